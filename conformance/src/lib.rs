@@ -7,9 +7,11 @@
 //! - [`crash`]: kills larderd under load, and looks what of its store is there afterwards.
 //! - [`sites`]: sites that replicate their stores over links that fail, compared with what clients know.
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
+//! - [`client`]: asks it; [`wire`]: the same with errors instead of panics.
 //! - [`folder`]: a directory that is gone when dropped, likewise.
 
 pub mod cargo;
+pub mod client;
 pub mod crash;
 pub mod diff;
 pub mod folder;
@@ -20,7 +22,7 @@ pub mod server;
 pub mod sites;
 pub mod stats;
 pub mod suite;
-mod wire;
+pub mod wire;
 
 /// Errors of a test tool: a sentence for the person who reads the test's output.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

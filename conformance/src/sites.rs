@@ -161,9 +161,11 @@ impl<'o> Series<'o> {
         for site in 0..self.cluster.sites() {
             while !client::has_marks(self.cluster.address(site)?, self.cluster.sites(), self.round)? {
                 if Instant::now() > deadline {
-                    return Err(
-                        format!("site {} has not everybody's changes after a minute", site + 1).into()
-                    );
+                    let figures = (0..self.cluster.sites())
+                        .map(|site| client::figures(self.cluster.address(site)?))
+                        .collect::<Result<String>>()?;
+                    let site = site + 1;
+                    return Err(format!("site {site} lacks changes after a minute\n{figures}").into());
                 }
                 thread::sleep(Duration::from_millis(5));
             }

@@ -7,6 +7,7 @@ mod draw;
 mod flushes;
 mod judge;
 mod model;
+mod quota;
 mod round;
 mod wire;
 
@@ -44,7 +45,8 @@ usage: cargo xtask soak [options]
   --seed N         of the random requests (default: random, and printed)
   --keep store     it keeps its items in a store: what was stored and has not expired must be there, and the disk must
                    not have more than 1.5 times what lives, and 6 files of 4 MiB. Two namespaces have quotas of memory,
-                   one of them a TTL. Every few seconds a backup is taken (full, incremental, as a stream), restored to
+                   one of them a TTL; a third has a quota of disk that is always reached, which holds within 2 % and
+                   refuses nobody else. Every few seconds a backup is taken (full, incremental, as a stream), restored to
                    another larderd, and compared: all that was acknowledged before and not changed meanwhile is there
                    with value, flags, time and CAS value, and nothing that was gone. From 300 s on there must have been
                    four times as much data as memory
@@ -125,6 +127,16 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                     compared
                 })
             });
+            let quota = options.keeps.then(|| {
+                let (shared, seed) = (&shared, options.seed);
+                scope.spawn(move || {
+                    let report = quota::run(shared, seed);
+                    if report.is_err() {
+                        shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    report
+                })
+            });
             let watched = watch(&options, &server, &shared, || {
                 is_over.store(true, Ordering::Relaxed);
                 backups.as_ref().is_none_or(|backups| backups.is_finished())
@@ -137,6 +149,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 backups.map(|backups| backups.join().map_err(|_| "the backups panicked")).transpose()?;
             if let Some(compared) = compared {
                 report_backups(&compared?);
+            }
+            if let Some(quota) = quota {
+                report_quota(&quota.join().map_err(|_| "the quota panicked")??);
             }
             watched
         })
@@ -298,6 +313,17 @@ fn report_backups(compared: &Compared) {
     );
 }
 
+fn report_quota(report: &quota::Report) {
+    println!(
+        "soak: of a quota of {} KiB of disk at most {} KiB were used, {} KiB in the end; {} sets stored, {} refused",
+        quota::QUOTA_BYTES >> 10,
+        report.used_bytes_max >> 10,
+        report.left_bytes >> 10,
+        report.stored,
+        report.refused,
+    );
+}
+
 /// Prints a line of progress; returns the number of evictions.
 fn report(start: Instant, server: &Server, shared: &Shared, resident_bytes: u64) -> Result<u64> {
     let stats = Stats::of(server.address())?;
@@ -332,7 +358,7 @@ const PROGRAM_BYTES: u64 = 8 << 20;
 const STORE_BYTES: u64 = 32 << 20;
 const SEGMENT_KIB: &str = "4096";
 const NAMESPACES_FILE: &str = "namespaces.toml";
-/// Of a soak with a store: quotas of memory, and TTLs.
+/// Of a soak with a store: quotas of memory and disk, and TTLs.
 const NAMESPACES: &str = r#"
 [default]
 keep = "store"
@@ -346,4 +372,9 @@ keep = "store"
 memory = "4m"
 ttl_default = "5s"
 ttl_max = "10s"
+
+[namespace."quota:"]
+keep = "store"
+memory = "2m"
+disk = "8m"
 "#;

@@ -145,37 +145,37 @@ impl Client {
         let whole = |flags| Content { value: value.clone().into(), is_whole: true, flags };
         let request =
             |what| Request { of: Keys::One(key), what, exptime_secs, compares: None, has_value: false };
-        let (line, request) = match random.u32(..20_000) {
+        let (line, request) = match random.u32(..200_000) {
             0 => ("flush_all\r\n".to_owned(), Request { of: Keys::All, ..request(What::Remove) }),
-            1..8 => {
+            1..5 => {
                 let prefix = random.usize(..PREFIXES);
                 let line = format!("flush_prefix p{prefix}:\r\n");
                 (line, Request { of: Keys::Prefix(prefix), ..request(What::Remove) })
             }
-            8..4_000 => (format!("md {name}\r\n"), request(What::Remove)),
-            4_000..6_000 => (format!("mg {name} T{ttl}\r\n"), request(What::Touch)),
-            6_000..8_000 => {
+            5..40_000 => (format!("md {name}\r\n"), request(What::Remove)),
+            40_000..60_000 => (format!("mg {name} T{ttl}\r\n"), request(What::Touch)),
+            60_000..80_000 => {
                 let content = Content { value: Vec::new(), is_whole: false, flags: None };
                 let line = format!("ma {name} c v D{}\r\n", random.u8(1..10));
                 let request = request(What::Write(content, None));
                 (line, Request { has_value: true, exptime_secs: None, ..request })
             }
-            8_000..9_000 => {
+            80_000..90_000 => {
                 let content = Content { is_whole: false, ..whole(None) };
                 let line = format!("ms {name} {length} MA c\r\n{value}\r\n");
                 (line, Request { exptime_secs: None, ..request(What::Write(content, None)) })
             }
-            9_000..10_000 => {
+            90_000..100_000 => {
                 let line = format!("ms {name} {length} ME c F{flags} T{ttl}\r\n{value}\r\n");
                 (line, request(What::Write(whole(Some(flags)), None)))
             }
-            10_000..12_000 if self.versions.contains_key(&key) => {
+            100_000..120_000 if self.versions.contains_key(&key) => {
                 let compares = self.versions.get(&key).copied();
                 let cas = compares.unwrap_or(0);
                 let line = format!("ms {name} {length} C{cas} c F{flags} T{ttl}\r\n{value}\r\n");
                 (line, Request { compares, ..request(What::Write(whole(Some(flags)), None)) })
             }
-            12_000..14_000 => {
+            120_000..140_000 => {
                 (format!("mg {name} c v\r\n"), Request { has_value: true, ..request(What::Get) })
             }
             _ => {

@@ -29,9 +29,9 @@ pub(crate) struct Args {
     /// With `-`: the server's --admin-listen, HOST:PORT or the path of a Unix socket
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
-    /// With `-`: the file with the token
+    /// With `-`: a file with the token of the server's --backup-token-file
     #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    backup_token_file: Option<PathBuf>,
     /// Copy only what this earlier backup, and those that it follows, do not have
     #[arg(long, value_name = "NAME")]
     since: Option<String>,
@@ -41,14 +41,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let usage = |what: &str| Err(Failure::Usage(what.into()));
-    match (&args.name[..], &args.admin, &args.token_file) {
+    match (&args.name[..], &args.admin, &args.backup_token_file) {
         ("-", ..) if args.since.is_some() => {
             usage("a stream has everything: --since is for backups below --backup-dir")
         }
         ("-", Some(admin), Some(token_file)) => stream::run(admin, token_file, &args.target),
-        ("-", ..) => usage("a stream needs --admin and --token-file"),
+        ("-", ..) => usage("a stream needs --admin and --backup-token-file"),
         (_, None, None) => run_in_place(args),
-        _ => usage("--admin and --token-file are for a stream: larder backup -"),
+        _ => usage("--admin and --backup-token-file are for a stream: larder backup -"),
     }
 }
 

@@ -9,7 +9,16 @@ use crate::failure::EXIT_DATA;
 use crate::{Failure, output};
 
 const NOTE: &str = "Exit codes: 0, the store is whole (or was repaired: what that lost is printed); 65, it is damaged; \
-                    1, it cannot be read, or a server has it open.";
+                    1, it cannot be read, or a server has it open.\n\n\
+                    A record is an entry of the log: a stored or deleted item, a flush, a mark of what was made \
+                    durable, the end of a file. Cleaning removes those that newer ones replace, so there are more \
+                    records than items; `larder stat store` counts items.";
+
+const LOST_MANIFEST: &str = "\
+The store is damaged; --repair makes a new MANIFEST of the whole records in its segments:
+  kept: items with values, flags, times to live and CAS values
+  lost: records that cannot be read; flushes older than the segments that are left, so that items may be back
+        that were flushed; the highest CAS value of items that are gone";
 
 /// Verify every checksum of a store
 ///
@@ -36,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     output::write(|out| {
         let mut say = |line: &str| writeln!(out, "{line}").map_err(Failure::of_output);
         say(&format!(
-            "{name}: {} files, {} records, {} bytes",
+            "{name}: {} files, {} records (of items, also replaced and deleted ones, and marks), {} bytes",
             report.segments, report.records, report.bytes
         ))?;
         for damage in &report.damages {
@@ -48,6 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         say(match (report.damages.is_empty(), report.is_repaired) {
             (true, _) => "The store is whole.",
             (false, true) => "The store is repaired, and can be opened.",
+            (false, false) if report.has_lost_manifest => LOST_MANIFEST,
             (false, false) => "The store is damaged; --repair cuts out what is broken.",
         })
     })?;

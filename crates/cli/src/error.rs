@@ -107,7 +107,7 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "SERVER_ERROR out of memory storing object",
-        "No memory could be made free: all of it is in use by items that may not be evicted (-M), or by larger classes. Raise -m.",
+        "No memory could be freed: items that may not be evicted (-M), or larger ones, have all of it. Raise -m.",
     ),
     (
         "SERVER_ERROR out of memory",
@@ -123,11 +123,11 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "SERVER_ERROR namespace is over its disk quota",
-        "Its items take as much of the disk as the file of --namespaces allows: delete or flush some, or raise its disk.",
+        "Its items take the disk that the file of --namespaces allows: delete or flush some, or raise its disk.",
     ),
     (
         "SERVER_ERROR store is full",
-        "The disk of the store has no room, so no change is taken; reads go on. Make room: nothing has to be restarted.",
+        "The disk of the store has no room: no change is taken, reads go on. Make room; no restart is needed.",
     ),
     (
         "SERVER_ERROR store is read-only after a failed write",
@@ -167,7 +167,7 @@ const LINES: &[(&str, &str)] = &[
     ("CLIENT_ERROR authentication failure", "Name or password is wrong."),
     (
         "CLIENT_ERROR not over UDP",
-        "larderd answers commands about the server itself, and on items that it keeps in a store, over TCP and unix sockets only.",
+        "Commands about the server, and on items in a store, are answered over TCP and unix sockets only.",
     ),
     (
         "CLIENT_ERROR CAS values of replicated items come from the server",

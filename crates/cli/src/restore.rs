@@ -15,7 +15,7 @@ const NOTE: &str = "A backup that is cut or damaged is refused (exit code 65), a
 
 /// Make a store of a backup, for `larderd --store`
 ///
-/// Needs no server. Nothing is written to a directory that has a store already.
+/// Needs no server. Nothing is written to a directory that has a file already.
 #[derive(clap::Args)]
 #[command(after_help = NOTE)]
 pub(crate) struct Args {
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// backup -` from standard input
     #[arg(value_name = "BACKUP", required = true)]
     backups: Vec<PathBuf>,
-    /// The directory of the new store
+    /// The directory of the new store: empty, or a new one
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 }

@@ -33,7 +33,8 @@ fn open(file: &TestFile) -> Opened {
     };
     let reservation = Reservation::modest(config.memory_bytes, u64::MAX);
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&file.0);
-    let backing = CacheFile { file: options.expect("/dev/shm"), unix_secs: 1_800_000_000, first_secs: 2 };
+    let backing =
+        CacheFile { file: options.expect("/dev/shm"), unix_secs: 1_800_000_000, first_secs: 2, family: 1 };
     Engine::open(config, reservation, backing).expect("memory")
 }
 

@@ -28,7 +28,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::engine::{Config, Engine, Reservation};
-use crate::log::superblock::{CAS_COUNTERS_MAX, Constants, Contents, Geometry, Superblock, Unusable};
+use crate::log::superblock::{CAS_COUNTERS_MAX, Constants, Contents, Geometry, Owner, Superblock, Unusable};
 use crate::mem::file::BackingFile;
 use crate::request::Now;
 
@@ -42,14 +42,15 @@ pub struct CacheFile {
     pub unix_secs: u64,
     /// The first second of a cache that is empty, on the scale of [`Now::secs`].
     pub first_secs: u32,
+    /// Files that are used together have a number in common, which is not 0 and says which of them may be removed
+    /// together. The file notes it.
+    pub family: u64,
 }
 
 impl CacheFile {
-    /// True if a file has what an earlier process left of a cache, whether or not that can be kept. Errors: as of
-    /// [`Engine::open`]. The file is locked until all copies of its descriptor are closed.
-    pub fn is_left(file: File) -> io::Result<bool> {
-        let contents = Superblock::examine(&BackingFile::lock(file)?)?;
-        Ok(matches!(contents, Contents::Cache(_) | Contents::Unusable(_)))
+    /// Whose a file is. It may be anybody's, and in use.
+    pub fn owner(file: &File) -> io::Result<Owner> {
+        Superblock::owner(file)
     }
 }
 
@@ -151,7 +152,7 @@ impl Engine {
         backing: CacheFile,
         owns: &Owns<'_>,
     ) -> io::Result<Opened> {
-        let CacheFile { file, unix_secs, first_secs } = backing;
+        let CacheFile { file, unix_secs, first_secs, family } = backing;
         if config.handles_max > CAS_COUNTERS_MAX {
             let reason = format!("a cache in a file has at most {CAS_COUNTERS_MAX} handles");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
@@ -177,13 +178,17 @@ impl Engine {
             Contents::Unusable(unusable) => Some(ColdReason::Unusable(unusable)),
             Contents::Cache(constants) => {
                 match Self::open_warm(&config, reservation, &file, constants, unix_secs, owns)? {
-                    Ok(opened) => return Ok(opened),
+                    Ok(opened) => {
+                        opened.engine.note_family(family);
+                        return Ok(opened);
+                    }
                     Err(reason) => Some(reason),
                 }
             }
         };
         let engine =
             Self::open_cold(&config, reservation, &file, unix_secs.saturating_sub(first_secs.into()))?;
+        engine.note_family(family);
         let start = reason.map_or(Start::New, Start::Cold);
         Ok(Opened { engine, now_secs: first_secs.max(1), start })
     }
@@ -264,6 +269,12 @@ impl Engine {
                 }
                 built => return built,
             }
+        }
+    }
+
+    fn note_family(&self, family: u64) {
+        if let Some(superblock) = &self.arena.superblock {
+            superblock.set_family(family);
         }
     }
 

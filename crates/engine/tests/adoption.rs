@@ -43,7 +43,8 @@ impl TestFile {
         };
         let reservation = Reservation { memory_bytes_max: MEMORY_BYTES, address_space_bytes: u64::MAX };
         let file = self.0.try_clone().unwrap();
-        let backing = CacheFile { file, unix_secs: 1_800_000_000 + u64::from(now_secs), first_secs: 100 };
+        let backing =
+            CacheFile { file, unix_secs: 1_800_000_000 + u64::from(now_secs), first_secs: 100, family: 1 };
         Engine::open_for(config, reservation, backing, owns).unwrap()
     }
 }

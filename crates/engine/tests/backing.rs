@@ -85,7 +85,7 @@ impl Backing for Model {
     fn submit(&self, position: Position, change: Change<'_>) {
         let change = match change {
             Change::Delete { key, .. } => (key.to_vec(), None),
-            Change::Put(kept, pinnable, _) => {
+            Change::Put { kept, pinnable, .. } => {
                 // A large value is the same when it is read later.
                 if let Some(pinned) = pinnable.pin() {
                     assert_eq!(pinned.as_ref(), kept.value);
@@ -380,16 +380,7 @@ fn an_older_value_does_not_return() {
     let mut handle = engine.handle().expect("one is free");
     let mut other = engine.handle().expect("two are free");
     let now = Now { secs: 100, micros: 1 };
-    let kept = Kept {
-        key: b"key",
-        value: b"old",
-        client_flags: 0,
-        expiry: Expiry::NEVER,
-        version: 1,
-        is_stale: false,
-        is_token_held: false,
-        is_binary_key: false,
-    };
+    let kept = Kept { value: b"old", ..KEPT };
     let guard = handle.pin(now);
     let hash = guard.prepare(b"key");
     let position = model.position_of(hash);
@@ -426,7 +417,7 @@ impl Backing for Pinning {
         self.inner.next_position(hash)
     }
     fn submit(&self, _: Position, change: Change<'_>) {
-        if let Change::Put(kept, pinnable, _) = change
+        if let Change::Put { kept, pinnable, .. } = change
             && let Some(value) = pinnable.pin()
         {
             self.pinned().push((kept.value[0], value));
@@ -588,20 +579,22 @@ fn what_was_flushed_is_asked_of_the_store() {
         ask(&guard, hash);
         assert!(guard.take_unproven(), "{number}");
         // The store has it still.
-        let kept = Kept {
-            key: b"key",
-            value: b"value",
-            client_flags: 0,
-            expiry: Expiry::NEVER,
-            version: 1,
-            is_stale: false,
-            is_token_held: false,
-            is_binary_key: false,
-        };
-        assert_eq!(guard.fill(hash, &kept, model.position_of(hash)), Filled::Filled, "{number}");
+        assert_eq!(guard.fill(hash, &KEPT, model.position_of(hash)), Filled::Filled, "{number}");
         assert!(guard.get(b"key", hash).is_ok(), "{number}");
     }
 }
+
+/// What a store has of the key `key`.
+const KEPT: Kept<'static> = Kept {
+    key: b"key",
+    value: b"value",
+    client_flags: 0,
+    expiry: Expiry::NEVER,
+    version: 1,
+    is_stale: false,
+    is_token_held: false,
+    is_binary_key: false,
+};
 
 /// An item that was put into memory, and is evicted under the same guard, counts as absent no longer: it is not.
 #[test]
@@ -610,17 +603,7 @@ fn what_was_filled_and_evicted_is_unproven() {
     let mut handle = engine.handle().expect("one is free");
     let guard = handle.pin(Now { secs: 100, micros: 1 });
     let hash = guard.prepare(b"key");
-    let kept = Kept {
-        key: b"key",
-        value: b"value",
-        client_flags: 0,
-        expiry: Expiry::NEVER,
-        version: 1,
-        is_stale: false,
-        is_token_held: false,
-        is_binary_key: false,
-    };
-    assert_eq!(guard.fill(hash, &kept, model.position_of(hash)), Filled::Filled);
+    assert_eq!(guard.fill(hash, &KEPT, model.position_of(hash)), Filled::Filled);
     guard.drop_from_memory(b"key", hash);
     assert!(guard.get(b"key", hash).is_err());
     assert!(guard.take_unproven(), "a miss is shown though the store has the item");

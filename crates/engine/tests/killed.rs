@@ -52,8 +52,12 @@ impl Folder {
         };
         let reservation = Reservation::modest(config.memory_bytes, u64::MAX);
         loop {
-            let backing =
-                CacheFile { file: self.open("cache"), unix_secs: 1_800_000_000, first_secs: NOW.secs };
+            let backing = CacheFile {
+                file: self.open("cache"),
+                unix_secs: 1_800_000_000,
+                first_secs: NOW.secs,
+                family: 1,
+            };
             match Engine::open(config.clone(), reservation, backing) {
                 // A process that another test starts has our files until it runs its own program.
                 Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {

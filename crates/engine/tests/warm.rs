@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use larder_engine::{
     CacheFile, ColdReason, Config, Deleted, Engine, Expiry, Fetch, Guard, LargePages, Miss, Now, Opened,
-    Reservation, Restored, Start, Store, Stored, Unusable,
+    Owner, Reservation, Restored, Start, Store, Stored, Unusable,
 };
 
 const MIB: u64 = 1 << 20;
@@ -76,7 +76,7 @@ fn config(memory_bytes: u64) -> Config {
 
 fn open_with(file: File, config: Config, unix_secs: u64) -> std::io::Result<Opened> {
     let reservation = Reservation { memory_bytes_max: 256 * MIB, address_space_bytes: u64::MAX };
-    Engine::open(config, reservation, CacheFile { file, unix_secs, first_secs: 100 })
+    Engine::open(config, reservation, CacheFile { file, unix_secs, first_secs: 100, family: 1 })
 }
 
 fn open(file: &TestFile, unix_secs: u64) -> Opened {
@@ -488,7 +488,7 @@ fn items_of_others_are_dropped_and_do_not_come_back() {
         drop(handle);
         leave(engine);
         let reservation = Reservation { memory_bytes_max: 256 * MIB, address_space_bytes: u64::MAX };
-        let backing = CacheFile { file: file.open(), unix_secs: ZERO_UNIX_SECS, first_secs: 100 };
+        let backing = CacheFile { file: file.open(), unix_secs: ZERO_UNIX_SECS, first_secs: 100, family: 1 };
         let owns = |key: &[u8]| !key.starts_with(b"a:");
         let opened = Engine::open_for(config(32 * MIB), reservation, backing, &owns).unwrap();
         let expected = Restored { items: 1001, is_clean, foreign: 1001, ..Restored::default() };
@@ -525,13 +525,31 @@ fn a_cache_goes_on_in_a_later_second() {
 }
 
 #[test]
-fn a_file_says_whether_it_was_a_cache() {
-    let file = TestFile::new("left");
-    assert!(!CacheFile::is_left(file.open()).unwrap(), "an empty one was none");
-    drop(open(&file, ZERO_UNIX_SECS));
-    assert!(CacheFile::is_left(file.open()).unwrap());
+fn a_file_says_whose_it_is() {
+    let file = TestFile::new("owner");
+    let owner = || CacheFile::owner(&file.open()).unwrap();
+    let open_for = |family: u64| {
+        let reservation = Reservation { memory_bytes_max: 256 * MIB, address_space_bytes: u64::MAX };
+        let backing = CacheFile { file: file.open(), unix_secs: ZERO_UNIX_SECS, first_secs: 100, family };
+        Engine::open(config(32 * MIB), reservation, backing).unwrap()
+    };
+    assert_eq!(owner(), Owner::Nobody);
+    let opened = open_for(7);
+    assert_eq!(owner(), Owner::Larder { family: 7 }, "while it is in use");
+    assert!(opened.engine.keep());
+    drop(opened);
+    assert_eq!(owner(), Owner::Larder { family: 7 });
+    let opened = open_for(8);
+    assert_eq!(opened.start, warm(0, true), "of another family, it is kept");
+    drop(opened);
+    assert_eq!(owner(), Owner::Larder { family: 8 });
+    file.open().set_len(5000).unwrap();
+    assert_eq!(owner(), Owner::Larder { family: 8 }, "truncated");
     file.open().set_len(100).unwrap();
-    assert!(CacheFile::is_left(file.open()).unwrap(), "truncated");
+    assert_eq!(owner(), Owner::Larder { family: 0 }, "truncated before that");
     fs::write(&file.0, [7; 5000]).unwrap();
-    assert!(!CacheFile::is_left(file.open()).unwrap());
+    assert_eq!(owner(), Owner::Other);
+    fs::write(&file.0, b"brief").unwrap();
+    assert_eq!(owner(), Owner::Other);
+    assert_eq!(CacheFile::owner(&File::open("/dev/zero").unwrap()).unwrap(), Owner::Other);
 }

@@ -106,8 +106,8 @@ impl<'a> Entry<'a> {
         change.into_iter().chain(has_touch.then_some(touch))
     }
 
-    /// The entries that a site publishes of a state: the registers that it has written itself. So nothing comes back to
-    /// where it came from.
+    /// Those of them that are about registers which a site has written itself. So nothing comes back to where it came
+    /// from.
     pub fn own_of_state(
         key: &'a [u8],
         state: &State<&'a [u8]>,
@@ -115,6 +115,27 @@ impl<'a> Entry<'a> {
     ) -> impl Iterator<Item = Self> + use<'a> {
         let value = state.value.filter(|register| site_of(register.version) == site);
         Self::of_state(key, &State { value, ..*state }).filter(move |entry| entry.is_of(site))
+    }
+
+    /// The entries that a site publishes at the place of a record of its log: the registers that it has written itself,
+    /// and that the key still has. `newest`: the state of the key by all records and flushes that are durable; if that
+    /// is not known, the record's.
+    ///
+    /// A later record repeats what it does not replace: one of a touch repeats the value. It does not stand in for this
+    /// one, since a beat between the two says that everything older is before it.
+    pub fn own_of_record<W>(
+        key: &'a [u8],
+        record: &State<&'a [u8]>,
+        newest: &State<W>,
+        site: u8,
+    ) -> impl Iterator<Item = Self> + use<'a, W> {
+        let is_own = |register: &Register<&[u8]>| site_of(register.version) == site;
+        let value = record.value.filter(|register| is_own(register) && register.version == newest.version());
+        // A put has an expiry with it. Of an older one, the newer one stays.
+        let has_put = value.is_some_and(|register| register.item.is_some());
+        let expiry =
+            if has_put || record.expiry == newest.expiry { record.expiry } else { Expiry::default() };
+        Self::own_of_state(key, &State { value, expiry }, site)
     }
 
     /// The key and the state that the entry stands for. `None`: it does not speak of a key.
@@ -332,3 +353,49 @@ const TOUCH: u8 = 3;
 const FLUSH: u8 = 4;
 const BEAT: u8 = 5;
 const CUT: Malformed = Malformed("an entry is cut short");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: u8 = 1;
+
+    /// A version of this site, or of another one.
+    fn version(moment: u64, site: u8) -> u64 {
+        moment << 8 | u64::from(site)
+    }
+
+    fn set(version: u64) -> State<&'static [u8]> {
+        State::set(version, 0, 0, Item { client_flags: 0, marks: 0, value: b"value" })
+    }
+
+    fn touched(state: State<&'static [u8]>, version: u64) -> State<&'static [u8]> {
+        let expiry = Expiry { value_version: state.version(), version, exptime_secs: 9 };
+        state.join(State::touched(expiry)).0
+    }
+
+    fn published(record: State<&'static [u8]>, newest: State<&'static [u8]>) -> State<&'static [u8]> {
+        let entries = Entry::own_of_record(b"key", &record, &newest, HERE);
+        let states = entries.filter_map(|entry| Some(entry.state()?.1));
+        states.fold(State::default(), |all, state| all.join(state).0)
+    }
+
+    #[test]
+    fn a_record_is_published_until_it_is_replaced() {
+        let (ours, theirs) = (set(version(10, HERE)), set(version(10, 2)));
+        let nothing = State::default();
+        assert_eq!((published(ours, ours), published(theirs, theirs)), (ours, nothing));
+        for site in [HERE, 2] {
+            assert_eq!(published(ours, touched(ours, version(20, site))), ours, "a touch repeats the value");
+            assert_eq!(published(ours, set(version(20, site))), nothing);
+            assert_eq!(published(ours, ours.flushed(version(20, site))), nothing);
+            let touch = touched(theirs, version(20, HERE));
+            assert_eq!(published(touch, touch), State::touched(touch.expiry), "the value is another site's");
+            assert_eq!(published(touch, touched(touch, version(30, site))), nothing);
+            assert_eq!(published(touch, set(version(30, site))), nothing);
+        }
+        let deleted = State::deleted(version(10, HERE), 0);
+        let later = Expiry { value_version: version(20, 2), version: version(21, 2), exptime_secs: 9 };
+        assert_eq!(published(deleted, deleted.join(State::touched(later)).0), deleted, "the touch waits");
+    }
+}

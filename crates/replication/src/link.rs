@@ -5,6 +5,7 @@
 //! passes the time, performs the actions in order, and reports what came of them. Both keep a bounded number of bytes:
 //! the publisher sends no more than a window ahead of what was applied, and the subscriber refuses more.
 
+mod channel;
 mod publisher;
 mod subscriber;
 
@@ -16,7 +17,7 @@ use crate::wire::{Refusal, Token, WireError};
 /// A side that has nothing to say says so after this time.
 pub const ALIVE_MICROS: u64 = 1_000_000;
 /// A connection on which nothing arrives for this time is given up.
-pub const SILENT_MICROS: u64 = 10_000_000;
+pub const TIMEOUT_MICROS: u64 = 10_000_000;
 /// A change that is further ahead of the wall clock than this waits: its site has a wrong clock, or this one has.
 pub const AHEAD_MICROS_MAX: u64 = 60_000_000;
 

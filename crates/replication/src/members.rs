@@ -92,12 +92,14 @@ impl Position {
     }
 
     /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
-    /// what the other site had applied.
+    /// what the other site had applied. The first beat comes from the log itself: [`Members::has_heard_all`] is said of
+    /// beats that were made when this site was counted.
     pub fn learn(self, theirs: Self) -> Option<Self> {
         let (our, their) = (self.cursor, theirs.cursor);
-        let is_further =
-            our.incarnation == 0 || (our.incarnation == their.incarnation && our.sequence < their.sequence);
-        (is_further && their.incarnation != 0).then_some(Self { cursor: their, beat: theirs.beat, ..self })
+        let is_new = our.incarnation == 0;
+        let is_further = is_new || (our.incarnation == their.incarnation && our.sequence < their.sequence);
+        let beat = if is_new { self.beat } else { theirs.beat };
+        (is_further && their.incarnation != 0).then_some(Self { cursor: their, beat, ..self })
     }
 }
 
@@ -228,6 +230,19 @@ impl Members {
     /// No version at or below it is given any more.
     pub fn clock(&self) -> u64 {
         self.beat.clock
+    }
+
+    /// The highest horizon that this site has heard of. No version at or below it is given: what is older may be
+    /// forgotten at one site, and known at another.
+    pub fn highest_horizon(&self) -> u64 {
+        let horizons = self.positions().map(|position| position.beat.horizon);
+        horizons.fold(self.beat.horizon, u64::max)
+    }
+
+    /// True if this site has a beat of each other one. A site that is added to others, which had a horizon before they
+    /// counted it, takes no writes until then: it would give versions below their horizons.
+    pub fn has_heard_all(&self) -> bool {
+        self.positions().all(|position| position.beat.clock != 0)
     }
 
     /// The beat to append now. The caller gives no version up to its clock from here on.
@@ -481,6 +496,35 @@ mod tests {
             (at(5, 9).learn(at(5, 9)), at(6, 1).learn(at(5, 9)), at(5, 9).learn(at(0, 0))),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn a_first_beat_is_not_learnt_of_others() {
+        let beat = Beat { clock: 9, stable: 8, horizon: 7 };
+        let at = |sequence| Position {
+            site: 3,
+            cursor: Cursor { incarnation: 5, sequence },
+            ..Position::default()
+        };
+        let theirs = Position { beat, ..at(9) };
+        let new = Position { site: 3, ..Position::default() };
+        assert_eq!(new.learn(theirs), Some(at(9)));
+        assert_eq!(at(8).learn(theirs), Some(theirs));
+    }
+
+    #[test]
+    fn a_newcomer_waits_until_it_knows_each_horizon() {
+        let mut members = members(1, 3);
+        let position = |site, clock, horizon| Position {
+            site,
+            beat: Beat { clock, stable: horizon, horizon },
+            ..Position::default()
+        };
+        members.note(position(2, 30, 20), 0);
+        assert!(!members.has_heard_all());
+        members.note(position(3, 40, 10), 0);
+        assert!(members.has_heard_all());
+        assert_eq!((members.highest_horizon(), members.horizon()), (20, 0));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use larder_replication::entry::{Beat, Entry, Put};
 use larder_replication::link::{
-    AHEAD_MICROS_MAX, Admission, CopyRead, CopyStart, LogRead, Now, Publisher, PublisherAction,
-    SILENT_MICROS, Settings, Subscriber, SubscriberAction,
+    AHEAD_MICROS_MAX, Admission, CopyRead, CopyStart, LogRead, Now, Publisher, PublisherAction, Settings,
+    Subscriber, SubscriberAction, TIMEOUT_MICROS,
 };
 use larder_replication::members::{CopyExtent, Cursor};
 use larder_replication::state::Expiry;
@@ -390,7 +390,7 @@ fn a_silent_side_is_given_up() {
     let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
     // Each says something before the other gives up.
     for step in 1..30 {
-        let now = later(step * SILENT_MICROS / 4);
+        let now = later(step * TIMEOUT_MICROS / 4);
         assert!(
             link.publisher.deadline_micros() <= now.micros && link.subscriber.deadline_micros() <= now.micros
         );
@@ -399,17 +399,21 @@ fn a_silent_side_is_given_up() {
         let (served, pulled) = link.run(now);
         assert_eq!((serving_ended(&served), closed_by(&pulled)), (None, None));
     }
-    let now = later(30 * SILENT_MICROS / 4 + SILENT_MICROS);
+    let now = later(30 * TIMEOUT_MICROS / 4 + TIMEOUT_MICROS);
     link.publisher.tick(now);
     let actions: Vec<_> = std::iter::from_fn(|| link.publisher.next_action()).collect();
-    assert_eq!(serving_ended(&actions), Some((Refusal::Silent, false)));
+    assert_eq!(serving_ended(&actions), Some((Refusal::TimedOut, false)));
     assert!(link.publisher.is_closed());
     // Who says something, but proves nothing, is given up as well.
     let mut publisher = publisher(settings(1));
     let hello = encoded(&Message::CopyTaken);
-    publisher.receive(&hello[..3], later(SILENT_MICROS - 1));
-    publisher.tick(later(SILENT_MICROS));
+    publisher.receive(&hello[..3], later(TIMEOUT_MICROS - 1));
+    publisher.tick(later(TIMEOUT_MICROS));
     assert!(publisher.is_closed());
+    let mut subscriber = subscriber(settings(2));
+    subscriber.receive(&hello[..3], later(TIMEOUT_MICROS - 1));
+    subscriber.tick(later(TIMEOUT_MICROS));
+    assert!(subscriber.is_closed());
 }
 
 fn encoded(message: &Message<'_>) -> Vec<u8> {

@@ -130,6 +130,9 @@ impl CloseReason {
 /// A reply to be written; `Err`: the command ends without one.
 type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
 
+/// The reply to a store whose value is not taken; `Err`: nothing has changed, try again after this wait.
+pub type Refused<'t> = Result<Reply<'t, Item<'t>>, Waiting>;
+
 impl<'t> Executor<'_, '_, '_, 't> {
     /// Executes one request. `prepared` belongs to its key, if it has one. A [`Command::Get`] must have one key: lists
     /// go through `conn/batch.rs`.

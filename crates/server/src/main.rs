@@ -14,7 +14,9 @@ use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
-use larder_server::namespaces::{self, BackingOf, Kept, Namespaces, NamespacesFile, Plan, WarmCaches};
+use larder_server::namespaces::{
+    self, BackingOf, Namespaces, NamespacesFile, Plan, StoredNamespace, WarmCaches,
+};
 use larder_server::net::poller::Poller;
 use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
@@ -88,7 +90,8 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let clock = Arc::new(clock);
     let persistence =
         (settings.store.as_ref()).map(|store| Persistence::new(settings.threads, store, Arc::clone(&clock)));
-    let backing = persistence.as_ref().map(|persistence| |namespace: &Kept| persistence.backing(namespace));
+    let backing =
+        persistence.as_ref().map(|persistence| |namespace: &StoredNamespace| persistence.backing(namespace));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
     let namespaces = namespaces::build(plan, &settings, backing, warm)?;
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));
@@ -155,17 +158,19 @@ struct Secrets {
 impl Secrets {
     fn read(settings: &Settings) -> Result<Self, Refusal> {
         let (authenticator, tls) = (Authenticator::new(settings)?, Tls::load(&settings.tls)?);
-        let replication = settings.store.as_ref().and_then(|store| store.replication.as_ref());
-        let replication_token_file = replication.map_or(&None, |replication| &replication.token_file);
-        let token = |file: &Option<PathBuf>| TokenFile::read(file.as_deref());
-        let backup_token_file = settings.store.as_ref().map(|store| &store.backup_token_file);
+        let token = |option, file: Option<&PathBuf>| TokenFile::read(option, file.map(PathBuf::as_path));
+        let store = settings.store.as_ref();
+        let backup_token_file = store.and_then(|store| store.backup_token_file.as_ref());
+        let replication = store.and_then(|store| store.replication.as_ref());
+        let replication_token_file = replication.and_then(|replication| replication.token_file.as_ref());
         Ok(Self {
             authenticator,
             tls,
-            admin_token: token(&settings.admin.token_file)?,
-            backup_token: backup_token_file.map_or(Ok(None), token)?,
-            http_token: token(&settings.http.token_file)?,
-            replication_token: token(replication_token_file)?.map(|file| Token::new(file.bytes())),
+            admin_token: token("--admin-token-file", settings.admin.token_file.as_ref())?,
+            backup_token: token("--backup-token-file", backup_token_file)?,
+            http_token: token("--http-token-file", settings.http.token_file.as_ref())?,
+            replication_token: token("--replication-token-file", replication_token_file)?
+                .map(|file| Token::new(file.bytes())),
         })
     }
 

@@ -23,8 +23,8 @@ use larder_policy::{DEFAULT, Durability, Keep, QuotaError, Table};
 use crate::persistence::Persistence;
 use crate::persistence::disk_quotas::DiskUse;
 
-pub(crate) use build::is_replicated;
-pub use build::{BackingOf, Kept, NamespacesFile, build};
+pub use build::{BackingOf, NamespacesFile, StoredNamespace, build};
+pub(crate) use build::{is_replicated, stored_below};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};
@@ -184,12 +184,11 @@ impl Namespaces {
         self.named.as_ref().map(|named| Arc::clone(&named.lock_table()))
     }
 
-    /// The engine of the namespace with exactly this prefix; of the default, if it is empty.
-    pub(crate) fn engine_of_prefix(&self, prefix: &[u8]) -> Option<&Arc<Engine>> {
-        match prefix {
-            b"" => Some(&self.engines[0]),
-            _ => self.engines.get(usize::from(self.named(prefix)?)),
-        }
+    /// The engine of the namespace of the store with exactly this prefix; of the default, if it is empty.
+    pub(crate) fn stored_engine(&self, prefix: &[u8]) -> Option<&Arc<Engine>> {
+        let number = if prefix.is_empty() { DEFAULT } else { self.named(prefix)? };
+        let is_stored = self.table()?.policy(number).keep == Keep::Store;
+        self.engines.get(usize::from(number)).filter(|_| is_stored)
     }
 
     /// The number of the namespace of a key.

@@ -35,10 +35,10 @@ use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
 };
 use larder_store::files::DiskFiles;
-use larder_store::{LogOptions, Store};
+use larder_store::{Entry, FlushBy, LogOptions, Store, TryGet};
 
 use crate::clock::Clock;
-use crate::namespaces::Kept;
+use crate::namespaces::{StoredNamespace, is_replicated, stored_below};
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
@@ -249,7 +249,7 @@ impl Persistence {
     }
 
     /// What stands behind the engine of a namespace.
-    pub fn backing(&self, namespace: &Kept) -> Arc<dyn Backing> {
+    pub fn backing(&self, namespace: &StoredNamespace) -> Arc<dyn Backing> {
         Arc::new(NamespaceBacking {
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
@@ -286,8 +286,8 @@ impl Persistence {
         }
     }
 
-    /// Looks up a key of the store without waiting for the disk: an item that is found is put into memory. `None`: a
-    /// reader has to look it up; `Some(false)`: there is no item, as of this position.
+    /// Looks up a key of the store without waiting for the disk: an item that is found is put into memory.
+    /// `WouldBlock`: a reader has to look it up; `Absent`: there is no item, as of this position.
     pub(crate) fn try_fetch(
         &self,
         worker: usize,
@@ -295,13 +295,16 @@ impl Persistence {
         key: &[u8],
         hash: Hash,
         position: Position,
-    ) -> Option<bool> {
+    ) -> TryGet {
+        let Some(store) = self.store.get() else { return TryGet::WouldBlock };
         let since = Instant::now();
-        let found = fetch::try_fetch(&**self.store.get()?, &self.clock, guard, key, hash, position)?;
-        if let Some(meter) = self.meters.worker(worker) {
-            meter.look_up(&Ok::<_, Error>(found), since);
+        let found = fetch::try_fetch(&**store, &self.clock, guard, key, hash, position);
+        if found != TryGet::WouldBlock
+            && let Some(meter) = self.meters.worker(worker)
+        {
+            meter.look_up(&Ok::<_, Error>(found == TryGet::Found), since);
         }
-        Some(found)
+        found
     }
 
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.
@@ -347,13 +350,50 @@ impl Persistence {
 /// Delayed flushes from before the restart; those that were due meanwhile are due now.
 fn resume_flushes(shared: &Shared, store: &dyn Store) {
     let now = shared.clock.now();
+    let mut orphans = Vec::new();
     for pending in store.pending_flushes() {
         let at = i64::try_from(pending.at_secs).unwrap_or(i64::MAX).saturating_sub(shared.clock.wall_secs(0));
         let at = u32::try_from(at.max(0)).unwrap_or(u32::MAX);
-        if let Some(engine) = shared.namespaces.engine_of_prefix(&pending.prefix) {
-            engine.flush(now, (at > now.secs).then_some(at));
+        let at = (at > now.secs).then_some(at);
+        match shared.namespaces.stored_engine(&pending.prefix) {
+            Some(engine) => drop(engine.flush(now, at)),
+            None => orphans.push((pending.prefix, at)),
         }
     }
+    if let Err(error) = settle_flushes(shared, store, &orphans) {
+        // They stay pending until the next start.
+        tracing::error!("the store cannot keep changes: {error}");
+    }
+}
+
+/// Settles delayed flushes of namespaces that the store does not have any more, or it would take what is stored there
+/// by the time that they come back. What is due is flushed, before anybody reads it as part of a shorter prefix.
+fn settle_flushes(
+    shared: &Shared,
+    store: &dyn Store,
+    orphans: &[(Vec<u8>, Option<u32>)],
+) -> larder_store::Result<()> {
+    let Some(table) = shared.namespaces.table().filter(|_| !orphans.is_empty()) else { return Ok(()) };
+    for (prefix, at) in orphans {
+        let nested = stored_below(&table, prefix);
+        let entry = match at {
+            None => {
+                // Other sites take it as any flush of theirs.
+                let journal = shared.persistence.as_ref().map(|persistence| &persistence.journal);
+                let below = journal
+                    .filter(|_| is_replicated(&table, table.find(prefix)))
+                    .and_then(|journal| journal.replicated_flush_version());
+                let by = if below.is_some() { FlushBy::Version } else { FlushBy::Sequence };
+                Entry::Flush { prefix, except: &nested, version: below.unwrap_or(0), by }
+            }
+            Some(_) => {
+                tracing::warn!(prefix = %prefix.escape_ascii(), "a delayed flush is cancelled: its namespace is gone");
+                Entry::CancelFlushAt { prefix }
+            }
+        };
+        store.append(&[entry])?;
+    }
+    store.sync().map(drop)
 }
 
 /// The clock of versions.

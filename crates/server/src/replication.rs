@@ -1,5 +1,5 @@
-//! One of several sites that hold the same data, all of which take writes (`--site`): what `larder-replication` decides,
-//! performed with sockets, threads and the store. docs/replication-protocol.md has the rules.
+//! One of several sites that hold the same data, all of which take writes (`--site`): what `larder-replication`
+//! decides, performed with sockets, threads and the store. docs/replication-protocol.md has the rules.
 //!
 //! - Each site pulls the log of each peer, by a thread for each ([`subscribe`]), and applies what it reads ([`apply`]):
 //!   memory drops the key, and the store gets the newer state.
@@ -12,6 +12,7 @@ mod beat;
 mod note;
 mod publish;
 mod site;
+mod stream;
 mod subscribe;
 
 use std::io;
@@ -81,7 +82,7 @@ impl Threads {
             spawn(
                 "larder-pull".into(),
                 Box::new(move || {
-                    subscribe::run(&peer, &site, &mut apply::Applier::new(&shared, &site, handles))
+                    subscribe::run(&peer, &shared, &site, &mut apply::Applier::new(&shared, &site, handles))
                 }),
             )?;
         }

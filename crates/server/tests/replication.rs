@@ -1,5 +1,5 @@
-//! Sites that all take writes, as processes: they converge, over links that are cut, slow, or deaf in one direction, and
-//! through deaths. `SEED` repeats a run's requests.
+//! Sites that all take writes, as processes: they converge, over links that are cut, slow, or deaf in one direction,
+//! and through deaths. `SEED` repeats a run's requests.
 
 #[path = "replication/client.rs"]
 mod client;
@@ -8,6 +8,7 @@ mod proxy;
 #[path = "replication/site.rs"]
 mod site;
 
+use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use client::Client;
@@ -77,8 +78,38 @@ fn a_client_gives_no_version_of_its_own() {
     assert_eq!(one.ask("mg key\r\n"), "EN");
 }
 
-/// What both sites had, and one deletes while the link is cut, stays deleted, whatever the other one does with it in its
-/// memory; and what it set anew later stays.
+/// With `-Z` all of it goes through TLS, and nobody learns anything without a certificate.
+#[test]
+fn sites_with_tls_converge_and_strangers_learn_nothing() {
+    let mut cluster = Cluster::encrypted(2, "log");
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    let keys = keys(40);
+    let value = "x".repeat(300_000);
+    for (nth, key) in keys.iter().enumerate() {
+        let client = if nth % 2 == 0 { &mut one } else { &mut other };
+        assert_eq!(client.ask(&format!("set {key} 0 0 {}\r\n{value}\r\n", value.len())), "STORED");
+    }
+    eventually(|| one.look_up(&keys).iter().flatten().count() == 40);
+    converge(&mut one, &mut other, &keys);
+    // Who speaks no TLS gets an alert, and no challenge.
+    let mut stream = std::net::TcpStream::connect(cluster.listen(0)).expect("it listens");
+    stream.write_all(&[b'?'; 100]).expect("it is open");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.len() < 20 && !answer.windows(8).any(|bytes| bytes == b"LARDRREP"), "{answer:?}");
+    // Nor does a site whose certificate is of another authority.
+    cluster.start_as_stranger(1);
+    let mut stranger = cluster.client(1);
+    assert_eq!(one.ask("set key0 0 0 3\r\nnew\r\n"), "STORED");
+    for client in [&mut one, &mut stranger] {
+        eventually(|| client.figures().contains("last_error TLS: "));
+    }
+    assert_eq!(stranger.ask("mg key0 s\r\n"), "HD s300000");
+    assert!(stranger.figures().contains(":connected no"));
+}
+
+/// What both sites had, and one deletes while the link is cut, stays deleted, whatever the other one does with it in
+/// its memory; and what it set anew later stays.
 #[test]
 fn what_was_deleted_during_a_cut_does_not_come_back() {
     for engine in ENGINES {

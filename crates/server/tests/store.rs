@@ -1,10 +1,9 @@
 //! A store for operators: its statistics, lists of keys from disk, and backups while it serves.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 
+use larder_conformance::client::Client;
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
 
@@ -18,54 +17,17 @@ fn start(store: &Path, options: &[&str]) -> Server {
     Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
 }
 
-struct Client(BufReader<TcpStream>);
+fn number(client: &mut Client, name: &str) -> u64 {
+    let value = client.stat("store", name).unwrap_or_else(|| panic!("no {name}"));
+    value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
+}
 
-impl Client {
-    fn of(server: &Server) -> Self {
-        Self(BufReader::new(server.connect().expect("larderd listens")))
+fn fill(client: &mut Client) {
+    let value = "v".repeat(VALUE_BYTES);
+    for item in 0..ITEMS {
+        client.send(&format!("set key:{item} 7 0 {VALUE_BYTES} noreply\r\n{value}\r\n"));
     }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("larderd answers");
-        line.trim_end().to_owned()
-    }
-
-    fn send(&mut self, text: &str) {
-        self.0.get_mut().write_all(text.as_bytes()).expect("larderd reads");
-    }
-
-    fn ask(&mut self, text: &str) -> String {
-        self.send(text);
-        self.line()
-    }
-
-    /// The lines up to this one.
-    fn lines(&mut self, command: &str, end: &str) -> Vec<String> {
-        let mut lines = vec![self.ask(command)];
-        while lines.last().is_some_and(|line| line != end && !line.contains("ERROR")) {
-            lines.push(self.line());
-        }
-        lines
-    }
-
-    fn stat(&mut self, name: &str) -> Option<String> {
-        let lines = self.lines("stats store\r\n", "END");
-        lines.iter().find_map(|line| line.strip_prefix(&format!("STAT {name} ")).map(str::to_owned))
-    }
-
-    fn number(&mut self, name: &str) -> u64 {
-        let value = self.stat(name).unwrap_or_else(|| panic!("no {name}"));
-        value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
-    }
-
-    fn fill(&mut self) {
-        let value = "v".repeat(VALUE_BYTES);
-        for item in 0..ITEMS {
-            self.send(&format!("set key:{item} 7 0 {VALUE_BYTES} noreply\r\n{value}\r\n"));
-        }
-        assert_eq!(self.ask("set last 0 0 1\r\nx\r\n"), "STORED");
-    }
+    assert_eq!(client.ask("set last 0 0 1\r\nx\r\n"), "STORED");
 }
 
 fn keys(lines: &[String]) -> (usize, BTreeSet<&str>) {
@@ -78,9 +40,9 @@ fn keys_are_listed_once_whether_they_are_in_memory_or_on_disk() {
     let folder = Folder::create();
     let server = start(&folder.path().join("store"), &["--durability", "interval"]);
     let mut client = Client::of(&server);
-    client.fill();
+    fill(&mut client);
     assert_eq!(client.ask("delete key:0\r\n"), "DELETED");
-    let in_memory = client.number("memory_items") as usize;
+    let in_memory = number(&mut client, "memory_items") as usize;
     assert!(in_memory < ITEMS / 2, "{in_memory} of them are in memory");
     let lines = client.lines("lru_crawler metadump all\r\n", "END");
     let (count, keys) = keys(&lines);
@@ -100,25 +62,24 @@ fn statistics_count_what_was_stored_and_read() {
     let folder = Folder::create();
     let server = start(&folder.path().join("store"), &[]);
     let mut client = Client::of(&server);
-    client.fill();
+    fill(&mut client);
     let key_bytes: usize = (0..ITEMS).map(|item| format!("key:{item}").len()).sum();
     let stored_bytes = ITEMS * VALUE_BYTES + key_bytes + "last".len() + "x".len();
-    eventually(|| client.number("changes") == ITEMS as u64 + 1);
-    assert_eq!(client.number("stored_bytes"), stored_bytes as u64);
-    assert!(client.number("appended_bytes") >= stored_bytes as u64);
-    assert_eq!(client.stat("state").as_deref(), Some("writable"));
-    assert!(client.number("commit:count") > 0 && client.number("fsync:p99_nanos") > 0);
-    let mut value = vec![0; VALUE_BYTES + 2];
+    eventually(|| number(&mut client, "changes") == ITEMS as u64 + 1);
+    assert_eq!(number(&mut client, "stored_bytes"), stored_bytes as u64);
+    assert!(number(&mut client, "appended_bytes") >= stored_bytes as u64);
+    assert_eq!(client.stat("store", "state").as_deref(), Some("writable"));
+    assert!(number(&mut client, "commit:count") > 0 && number(&mut client, "fsync:p99_nanos") > 0);
     for item in 0..1000 {
         assert!(client.ask(&format!("get key:{item}\r\n")).starts_with("VALUE"), "{item}");
-        client.0.read_exact(&mut value).expect("a value");
+        client.value(VALUE_BYTES);
         assert_eq!(client.line(), "END");
     }
-    let found = client.number("lookups_found");
+    let found = number(&mut client, "lookups_found");
     assert!((1..=1000).contains(&found), "{found}");
-    assert_eq!((client.number("get_hits"), client.number("get_misses")), (1000, 0));
+    assert_eq!((number(&mut client, "get_hits"), number(&mut client, "get_misses")), (1000, 0));
     assert_eq!(client.ask("get nothing\r\n"), "END");
-    assert_eq!(client.number("get_misses"), 1);
+    assert_eq!(number(&mut client, "get_misses"), 1);
     // Without a store there are none.
     let without =
         Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &["-u", "root"]).expect("larderd starts");
@@ -134,16 +95,18 @@ fn backups_are_taken_while_it_serves_and_can_be_restored() {
         &["--durability", "interval", "--backup-dir", backups.to_str().expect("a plain path")],
     );
     let mut client = Client::of(&server);
-    client.fill();
+    fill(&mut client);
     assert_eq!(client.ask("stats store backup ../up\r\n").split(':').next(), Some("CLIENT_ERROR usage"));
     assert_eq!(client.ask("stats store backup monday\r\n"), "OK");
     assert_eq!(client.ask("set later 5 0 3\r\nabc\r\n"), "STORED");
-    eventually(|| client.stat("backup_state").as_deref() == Some("done"));
+    eventually(|| client.stat("store", "backup_state").as_deref() == Some("done"));
     assert_eq!(client.ask("delete key:7\r\n"), "DELETED");
     assert_eq!(client.ask("stats store backup tuesday monday\r\n"), "OK");
-    eventually(|| client.stat("backup_state").as_deref() == Some("done"));
+    eventually(|| client.stat("store", "backup_state").as_deref() == Some("done"));
     assert_eq!(client.ask("stats store backup tuesday\r\n"), "OK");
-    eventually(|| client.stat("backup_error").is_some_and(|error| error == "tuesday exists already"));
+    eventually(|| {
+        client.stat("store", "backup_error").is_some_and(|error| error == "tuesday exists already")
+    });
 
     let restored = folder.path().join("restored");
     let open = |path: &Path| larder_store::files::DiskFiles::open(path).expect("a directory");
@@ -173,19 +136,19 @@ fn a_confined_store_is_kept() {
     .concat();
     let server = start(&store, &options);
     let mut client = Client::of(&server);
-    client.fill();
-    client.fill();
-    client.fill();
+    fill(&mut client);
+    fill(&mut client);
+    fill(&mut client);
     // Files of the first two times are removed.
-    eventually(|| client.number("disk_bytes") < 2 * client.number("live_bytes"));
+    eventually(|| number(&mut client, "disk_bytes") < 2 * number(&mut client, "live_bytes"));
     assert_eq!(client.ask("stats store backup monday\r\n"), "OK");
-    eventually(|| client.stat("backup_state").as_deref() == Some("done"));
-    assert_eq!(client.stat("state").as_deref(), Some("writable"));
+    eventually(|| client.stat("store", "backup_state").as_deref() == Some("done"));
+    assert_eq!(client.stat("store", "state").as_deref(), Some("writable"));
     server.kill().expect("it runs");
     for _ in 0..2 {
         let server = start(&store, &options);
         let mut client = Client::of(&server);
-        assert_eq!(client.number("records"), ITEMS as u64 + 1);
+        assert_eq!(number(&mut client, "records"), ITEMS as u64 + 1);
         assert_eq!(client.ask("get key:8\r\n"), format!("VALUE key:8 7 {VALUE_BYTES}"));
         assert!(server.stop().expect("it runs").success());
     }

@@ -1,12 +1,13 @@
 //! Namespaces of a store: what concerns one leaves the others alone, over restarts too.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use larder_conformance::client::Client;
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
+use larder_store::{LogOptions, LogStore, Store as _};
 use rustix::process::Signal;
 
 /// A larderd with a store and these namespaces.
@@ -18,46 +19,19 @@ fn start(folder: &Folder, namespaces: &str) -> Server {
     Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
 }
 
-struct Client(BufReader<TcpStream>);
+fn set(client: &mut Client, key: &str) {
+    assert_eq!(client.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED");
+}
 
-impl Client {
-    fn of(server: &Server) -> Self {
-        Self(BufReader::new(server.connect().expect("larderd listens")))
-    }
+/// A figure of `stats namespaces`, 1 for yes; 0: there is none.
+fn figure(client: &mut Client, prefix: &str, name: &str) -> u64 {
+    let value = client.stat("namespaces", &format!("namespace:{prefix}:{name}")).unwrap_or_default();
+    value.parse().unwrap_or_else(|_| u64::from(value == "yes"))
+}
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("larderd answers");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, text: &str) -> String {
-        self.0.get_mut().write_all(text.as_bytes()).expect("larderd reads");
-        self.line()
-    }
-
-    fn set(&mut self, key: &str) {
-        assert_eq!(self.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED");
-    }
-
-    /// The numbers of `stats namespaces` of this name, by namespace; 0: there is none.
-    fn stat(&mut self, prefix: &str, name: &str) -> u64 {
-        let wanted = format!("STAT namespace:{prefix}:{name} ");
-        let mut line = self.ask("stats namespaces\r\n");
-        let mut found = 0;
-        while line != "END" {
-            if let Some(value) = line.strip_prefix(&wanted) {
-                found = value.parse().unwrap_or_else(|_| u64::from(value == "yes"));
-            }
-            line = self.line();
-        }
-        found
-    }
-
-    /// Which of the keys are there.
-    fn found<'k>(&mut self, keys: &[&'k str]) -> Vec<&'k str> {
-        keys.iter().copied().filter(|key| self.ask(&format!("mg {key}\r\n")) == "HD").collect()
-    }
+/// Which of the keys are there.
+fn found<'k>(client: &mut Client, keys: &[&'k str]) -> Vec<&'k str> {
+    keys.iter().copied().filter(|key| client.ask(&format!("mg {key}\r\n")) == "HD").collect()
 }
 
 const NESTED: &str = r#"
@@ -83,20 +57,20 @@ fn a_flush_leaves_nested_namespaces_alone() {
         let folder = Folder::create();
         let server = start(&folder, NESTED);
         let mut client = Client::of(&server);
-        ["a:c:1"].iter().chain(&keys).for_each(|key| client.set(key));
+        ["a:c:1"].iter().chain(&keys).for_each(|key| set(&mut client, key));
         assert_eq!(client.ask(&format!("{command}\r\n")), "OK");
-        assert_eq!(client.found(&keys), left, "{command}");
-        assert_eq!(client.found(&["a:c:1"]).len(), usize::from(command != "flush_all"), "{command}");
+        assert_eq!(found(&mut client, &keys), left, "{command}");
+        assert_eq!(found(&mut client, &["a:c:1"]).len(), usize::from(command != "flush_all"), "{command}");
         server.kill().expect("it is killed");
         let server = start(&folder, NESTED);
         let mut client = Client::of(&server);
-        assert_eq!(client.found(&keys), left, "{command}, after a crash");
-        client.set("a:1");
+        assert_eq!(found(&mut client, &keys), left, "{command}, after a crash");
+        set(&mut client, "a:1");
         server.stop().expect("it stops");
         let server = start(&folder, NESTED);
         let mut client = Client::of(&server);
         let left: Vec<_> = keys.into_iter().filter(|key| *key == "a:1" || left.contains(key)).collect();
-        assert_eq!(client.found(&keys), left, "{command}, after a restart");
+        assert_eq!(found(&mut client, &keys), left, "{command}, after a restart");
     }
 }
 
@@ -105,15 +79,15 @@ fn a_delayed_flush_leaves_nested_namespaces_alone_after_a_crash() {
     let folder = Folder::create();
     let server = start(&folder, NESTED);
     let mut client = Client::of(&server);
-    ["a:1", "a:b:1"].iter().for_each(|key| client.set(key));
+    ["a:1", "a:b:1"].iter().for_each(|key| set(&mut client, key));
     assert_eq!(client.ask("flush_prefix a: 2\r\n"), "OK");
     server.kill().expect("it is killed");
     let server = start(&folder, NESTED);
     let mut client = Client::of(&server);
-    eventually(|| client.found(&["a:1", "a:b:1"]) == ["a:b:1"]);
+    eventually(|| found(&mut client, &["a:1", "a:b:1"]) == ["a:b:1"]);
     server.kill().expect("it is killed");
     let server = start(&folder, NESTED);
-    assert_eq!(Client::of(&server).found(&["a:1", "a:b:1"]), ["a:b:1"]);
+    assert_eq!(found(&mut Client::of(&server), &["a:1", "a:b:1"]), ["a:b:1"]);
 }
 
 const QUOTA_BYTES: u64 = 4 << 20;
@@ -140,7 +114,7 @@ fn offer(server: &Server, prefix: &str, count: usize) -> usize {
             let sets: String = (batch.iter())
                 .map(|number| format!("set {prefix}{number} 0 0 1000\r\n{value}\r\n"))
                 .collect();
-            client.0.get_mut().write_all(sets.as_bytes()).expect("larderd reads");
+            client.send(&sets);
             for _ in batch {
                 match client.line().as_str() {
                     "STORED" => {}
@@ -173,14 +147,17 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     assert_eq!(stored.len(), count - refused);
     let stored_bytes = stored.iter().map(|number| record_bytes(*number)).sum();
     assert!(holds(stored_bytes), "{stored_bytes} bytes are stored");
-    let disk_bytes = client.stat("a:", "disk_bytes");
+    let disk_bytes = figure(&mut client, "a:", "disk_bytes");
     assert!(disk_bytes.abs_diff(stored_bytes) <= stored_bytes / 500, "{disk_bytes} of {stored_bytes}");
-    assert_eq!(client.stat("a:", "disk_limit_bytes"), QUOTA_BYTES);
-    assert_eq!(client.stat("a:", "refused_disk"), refused as u64);
+    assert_eq!(figure(&mut client, "a:", "disk_limit_bytes"), QUOTA_BYTES);
+    assert_eq!(figure(&mut client, "a:", "refused_disk"), refused as u64);
     // Others have none.
     assert_eq!(offer(&server, "b:", 8_000) + offer(&server, "c:", 1_000), 0);
-    assert!(client.stat("b:", "disk_bytes") > 2 * QUOTA_BYTES);
-    assert_eq!((client.stat("b:", "disk_limit_bytes"), client.stat("c:", "disk_bytes")), (0, 0));
+    assert!(figure(&mut client, "b:", "disk_bytes") > 2 * QUOTA_BYTES);
+    assert_eq!(
+        (figure(&mut client, "b:", "disk_limit_bytes"), figure(&mut client, "c:", "disk_bytes")),
+        (0, 0)
+    );
 
     // What stores no value goes on; the old value stays where a store is refused.
     let first = stored[0];
@@ -198,17 +175,17 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     assert_eq!(client.ask(&full("a:newer")), REFUSED);
 
     // Restarts: clean, and not.
-    let used = |client: &mut Client| ["a:", "b:"].map(|prefix| client.stat(prefix, "disk_bytes"));
+    let used = |client: &mut Client| ["a:", "b:"].map(|prefix| figure(client, prefix, "disk_bytes"));
     let before = used(&mut client);
     server.stop().expect("it stops");
     let server = start(&folder, LIMITED);
     let mut client = Client::of(&server);
-    assert_eq!((client.stat("a:", "disk_counting"), used(&mut client)), (0, before));
+    assert_eq!((figure(&mut client, "a:", "disk_counting"), used(&mut client)), (0, before));
     assert_eq!(client.ask(&full("a:newer")), REFUSED);
     server.kill().expect("it is killed");
     let server = start(&folder, LIMITED);
     let mut client = Client::of(&server);
-    eventually(|| client.stat("a:", "disk_counting") == 0);
+    eventually(|| figure(&mut client, "a:", "disk_counting") == 0);
     assert_eq!(used(&mut client), before);
     assert_eq!(client.ask(&full("a:newer")), REFUSED);
 
@@ -221,20 +198,20 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     reload("5m");
     eventually(|| client.ask(&full("a:newer")) == "STORED");
     reload("1m");
-    eventually(|| client.stat("a:", "disk_limit_bytes") == 1 << 20);
+    eventually(|| figure(&mut client, "a:", "disk_limit_bytes") == 1 << 20);
     assert_eq!(client.ask("set a:tiny 0 0 1\r\nx\r\n"), REFUSED);
 
     // A flush makes room, and so does what expires.
     assert_eq!(client.ask("flush_prefix a:\r\n"), "OK");
     eventually(|| client.ask("set a:tiny 0 0 1\r\nx\r\n") == "STORED");
-    eventually(|| client.stat("a:", "disk_bytes") == (48 + 6 + 1_u64).next_multiple_of(8));
+    eventually(|| figure(&mut client, "a:", "disk_bytes") == (48 + 6 + 1_u64).next_multiple_of(8));
     let expiring = |client: &mut Client, number: u32| {
         client.ask(&format!("set a:{number} 0 2 50000\r\n{}\r\n", "w".repeat(50_000)))
     };
     let filled = (0..30).find(|number| expiring(&mut client, *number) == REFUSED);
     assert_eq!(filled, Some((1 << 20) / 50_064), "items of 50,064 bytes fill a mebibyte");
     eventually(|| expiring(&mut client, 99) == "STORED");
-    assert_eq!(client.found(&["b:0", "b:7999"]), ["b:0", "b:7999"]);
+    assert_eq!(found(&mut client, &["b:0", "b:7999"]), ["b:0", "b:7999"]);
 }
 
 /// Who begins with a quota of disk while the server runs finds what was stored before.
@@ -245,12 +222,117 @@ fn a_quota_of_disk_can_come_later() {
     let server = start(&folder, &unlimited);
     let mut client = Client::of(&server);
     assert_eq!(offer(&server, "a:", 2_000), 0);
-    assert_eq!(client.stat("a:", "disk_bytes"), 0, "nothing is counted");
+    assert_eq!(figure(&mut client, "a:", "disk_bytes"), 0, "nothing is counted");
     fs::write(folder.path().join("namespaces.toml"), LIMITED.replace("4m", "1m")).expect("writes");
     server.signal(Signal::HUP).expect("it is told");
     eventually(|| client.ask("set a:0 0 0 1\r\nx\r\n") == REFUSED);
     let bytes: u64 =
         (0..2_000).map(|number: u64| (1048 + 2 + number.to_string().len() as u64).next_multiple_of(8)).sum();
-    let counted = client.stat("a:", "disk_bytes");
+    let counted = figure(&mut client, "a:", "disk_bytes");
     assert!(counted.abs_diff(bytes) <= bytes / 500 + 2_000, "{counted} of {bytes}");
+}
+
+/// Changes on their way to the log count for the difference that they make.
+#[test]
+fn changes_of_an_item_on_their_way_leave_room_for_others() {
+    let folder = Folder::create();
+    let server = start(&folder, LIMITED);
+    let mut client = Client::of(&server);
+    let value = "v".repeat(500_000);
+    assert_eq!(client.ask(&format!("set a:large 0 0 500000\r\n{value}\r\n")), "STORED");
+    for (change, reply) in [
+        // Of these the first writes the item anew, with a time; the others find one.
+        ("touch a:large 1000\r\n", "TOUCHED"),
+        ("append a:large 0 0 1\r\nx\r\n", "STORED"),
+        ("md a:large I\r\n", "HD"),
+    ] {
+        let small = "set a:small 0 0 1\r\nx\r\n";
+        let asked = [&change.repeat(40), small].concat();
+        client.send(&asked);
+        (0..40).for_each(|_| assert_eq!(client.line(), reply));
+        assert_eq!(client.line(), "STORED", "behind {change:?}");
+    }
+    // 40 bytes were appended.
+    let bytes =
+        [48 + 7 + 500_040, 48 + 7 + 1].map(|bytes: u64| bytes.next_multiple_of(8)).iter().sum::<u64>();
+    eventually(|| figure(&mut client, "a:", "disk_bytes").abs_diff(bytes) <= bytes / 500);
+}
+
+/// Sizes that change all the time, from several connections; in the end they only grow, so that nothing hides what was
+/// admitted beyond the quota.
+#[test]
+fn a_quota_of_disk_holds_while_items_grow_and_shrink() {
+    const KEYS: usize = 1200;
+    const BATCH: usize = 32;
+    let folder = Folder::create();
+    let server = start(&folder, LIMITED);
+    let value = "v".repeat(20_000);
+    let load = &|connection: usize| {
+        let mut random = fastrand::Rng::with_seed(connection as u64);
+        let mut client = Client::of(&server);
+        let mut refused = 0;
+        for round in 0..90 {
+            let request = |random: &mut fastrand::Rng| {
+                let key = random.usize(..KEYS);
+                let value = &value[random.usize(..value.len())..];
+                match random.u8(0..10) {
+                    _ if round >= 64 => format!("append a:{key} 0 0 10000\r\n{}\r\n", "v".repeat(10_000)),
+                    _ if round >= 60 => format!("delete a:{key}\r\n"),
+                    0 => format!("delete a:{key}\r\n"),
+                    1..3 => format!("touch a:{key} 1000\r\n"),
+                    _ => format!("set a:{key} 0 0 {}\r\n{value}\r\n", value.len()),
+                }
+            };
+            let requests: String = (0..BATCH).map(|_| request(&mut random)).collect();
+            client.send(&requests);
+            refused += (0..BATCH).filter(|_| client.line() == REFUSED).count();
+        }
+        refused
+    };
+    let refused: usize = std::thread::scope(|scope| {
+        let loads: Vec<_> = (0..4).map(|nth| scope.spawn(move || load(nth))).collect();
+        loads.into_iter().map(|load| load.join().expect("no panic")).sum()
+    });
+    assert!(refused > 0, "the quota is reached");
+    let mut client = Client::of(&server);
+    // By what is there: 48 bytes, key and value, up to a multiple of 8.
+    let stored = (0..KEYS).filter_map(|key| {
+        let reply = client.ask(&format!("mg a:{key} s\r\n"));
+        let value_bytes: usize = reply.strip_prefix("HD s")?.parse().expect("a length");
+        Some((48 + format!("a:{key}").len() + value_bytes).next_multiple_of(8) as u64)
+    });
+    let stored: u64 = stored.sum();
+    assert!(stored.abs_diff(QUOTA_BYTES) <= QUOTA_BYTES / 50, "{stored} bytes are stored");
+    let counted = figure(&mut client, "a:", "disk_bytes");
+    assert!(counted.abs_diff(stored) <= stored / 500, "{counted} of {stored}");
+}
+
+/// A delayed flush of a namespace that a later file does not have.
+#[test]
+fn a_delayed_flush_does_not_outlive_its_namespace() {
+    let without = NESTED.replace("[namespace.\"a:b:\"]\nkeep = \"store\"\n", "");
+    assert_ne!(without, NESTED);
+    for (delay_secs, is_due) in [(1, true), (100_000, false)] {
+        let folder = Folder::create();
+        let server = start(&folder, NESTED);
+        let mut client = Client::of(&server);
+        ["a:1", "a:b:1"].iter().for_each(|key| set(&mut client, key));
+        assert_eq!(client.ask(&format!("flush_prefix a:b: {delay_secs}\r\n")), "OK");
+        let due = SystemTime::now() + Duration::from_secs(2);
+        server.kill().expect("it is killed");
+        eventually(|| !is_due || SystemTime::now() > due);
+
+        let server = start(&folder, &without);
+        let mut client = Client::of(&server);
+        let left: &[&str] = if is_due { &["a:1"] } else { &["a:1", "a:b:1"] };
+        assert_eq!(found(&mut client, &["a:1", "a:b:1"]), left, "{delay_secs}");
+        set(&mut client, "a:b:2");
+        server.stop().expect("it stops");
+        let store = LogStore::open(&folder.path().join("store"), LogOptions::default()).expect("it opens");
+        assert_eq!(store.pending_flushes(), [], "{delay_secs}");
+        drop(store);
+        // It comes back: what was stored meanwhile stays.
+        let server = start(&folder, NESTED);
+        assert_eq!(found(&mut Client::of(&server), &["a:b:2"]), ["a:b:2"], "{delay_secs}");
+    }
 }

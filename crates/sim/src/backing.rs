@@ -54,7 +54,7 @@ impl Backing for WitnessBacking {
     fn submit(&self, position: Position, change: Change<'_>) {
         let (key, item) = match change {
             Change::Delete { key, .. } => (key, None),
-            Change::Put(kept, ..) => {
+            Change::Put { kept, .. } => {
                 let item = Item {
                     value: kept.value.into(),
                     client_flags: kept.client_flags,

@@ -4,7 +4,7 @@
 //! store in memory. What is simulated is around it: clients, sockets, the scheduler, the clock, the disk's faults, the
 //! end of the process. No socket, no thread, no real time.
 //!
-//! A [`Scenario`] follows from a seed. [`run`] lets a scheduler choose, step by step and from the same seed, what
+//! A [`Scenario`] follows from a seed. In its run a scheduler chooses, step by step and from the same seed, what
 //! happens next: bytes arrive in pieces, a worker executes, the committer appends or syncs, a reader begins or ends, a
 //! parked connection is woken, time passes, the disk is full, an fsync fails, the process is killed or the power fails.
 //!
@@ -32,4 +32,4 @@ mod socket;
 mod witness;
 
 pub use scenario::{Bug, Scenario};
-pub use sim::{Failure, Run, Trace, run};
+pub use sim::Run;

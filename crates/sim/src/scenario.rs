@@ -4,8 +4,10 @@ use std::fmt;
 
 use fastrand::Rng;
 use larder_policy::Durability;
+use larder_seeds::{Failure, Trace};
 
 use crate::rng::Choose as _;
+use crate::sim::{Run, run};
 
 /// A bug on purpose, planted around the server's code, not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +28,8 @@ pub enum Bug {
     DroppedWhenEvicted,
 }
 
-impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
+impl larder_seeds::Bug for Bug {
+    const ALL: &'static [Self] = &[
         Self::ReplyBeforeCommit,
         Self::LookPastJournal,
         Self::UncheckedFill,
@@ -38,8 +39,7 @@ impl Bug {
         Self::DroppedWhenEvicted,
     ];
 
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::ReplyBeforeCommit => "reply-before-commit",
             Self::LookPastJournal => "look-past-journal",
@@ -91,9 +91,13 @@ pub struct Scenario {
     pub bug: Option<Bug>,
 }
 
-impl Scenario {
-    /// What this seed stands for.
-    pub fn of_seed(seed: u64) -> Self {
+impl larder_seeds::Scenario for Scenario {
+    type Bug = Bug;
+    type Run = Run;
+
+    const COMMAND: &str = "cargo run -p larder-sim --";
+
+    fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let evicts = rng.percent(40);
         let durability = if rng.percent(70) { Durability::Sync } else { Durability::Interval };
@@ -118,11 +122,16 @@ impl Scenario {
         }
     }
 
-    /// The same with a bug.
-    pub fn with_bug(self, bug: Option<Bug>) -> Self {
+    fn with_bug(self, bug: Option<Bug>) -> Self {
         Self { bug, ..self }
     }
 
+    fn run(&self, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
+        run(self, trace)
+    }
+}
+
+impl Scenario {
     /// True if a reply waits until what it shows is durable.
     pub(crate) fn is_sync(&self) -> bool {
         self.durability == Durability::Sync

@@ -1,10 +1,11 @@
 //! The scheduler: what happens next, step by step.
 
-use std::fmt;
+use std::ops::AddAssign;
 use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use larder_client::codec::Protocol;
+use larder_seeds::{Failure, Trace};
 use larder_server::conn::output::Output;
 use larder_server::conn::session::{Context, Next, Window};
 use larder_server::conn::waiter::{Turns, Waiting};
@@ -40,32 +41,21 @@ pub struct Run {
     pub digest: u64,
 }
 
-/// What was wrong, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Of the scenario.
-    pub seed: u64,
-    /// The step of the scheduler.
-    pub step: u64,
-    /// A sentence.
-    pub what: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, step, what } = self;
-        write!(
-            f,
-            "seed {seed}, step {step}: {what}\nreplay: cargo run -p larder-sim -- --seed {seed} --trace"
-        )
+impl AddAssign for Run {
+    fn add_assign(&mut self, other: Self) {
+        let Self { steps, replies, restarts, evictions, fetches, held, digest } = other;
+        self.steps += steps;
+        self.replies += replies;
+        self.restarts += restarts;
+        self.evictions += evictions;
+        self.fetches += fetches;
+        self.held += held;
+        self.digest ^= digest;
     }
 }
 
-/// Receives the lines of a trace.
-pub type Trace<'t> = &'t mut dyn FnMut(fmt::Arguments<'_>);
-
 /// Runs a scenario to its end. Errors: the first thing that is wrong.
-pub fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
+pub(crate) fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
     let mut sim = Sim::new(scenario, trace).map_err(|error| Failure {
         seed: scenario.seed,
         step: 0,

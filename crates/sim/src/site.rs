@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use larder_engine::{Backing, Handle, LargePages};
 use larder_server::conn::parked::Parked;
 use larder_server::conn::waiter::Waiter;
-use larder_server::namespaces::{self, BackingOf, Handles, Kept, NamespacesFile, Plan, WarmCaches};
+use larder_server::namespaces::{
+    self, BackingOf, Handles, NamespacesFile, Plan, StoredNamespace, WarmCaches,
+};
 use larder_server::observe::measure::{Measured, Recorder};
 use larder_server::persistence::{Persistence, Reader, StoreSettings};
 use larder_server::shared::Shared;
@@ -72,7 +74,7 @@ impl Site {
         );
         let journal = Arc::clone(persistence.journal());
         let is_filling = Arc::<AtomicBool>::default();
-        let backing = |namespace: &Kept| -> Arc<dyn Backing> {
+        let backing = |namespace: &StoredNamespace| -> Arc<dyn Backing> {
             let mut backing = WitnessBacking {
                 inner: persistence.backing(namespace),
                 journal: Arc::clone(&journal),
@@ -109,8 +111,7 @@ impl Site {
             disk: Arc::clone(&disk),
             is_sync: scenario.is_sync(),
         });
-        let committer =
-            Committer::new(journal, Arc::clone(&disk) as _, observer, Some(scenario.interval_micros));
+        let committer = Committer::new(journal, Arc::clone(&disk), observer, Some(scenario.interval_micros));
         let no_handle = || io::Error::other("no engine handle left");
         let worker = |index: usize| {
             let handles = shared.namespaces.handles_of(index).ok_or_else(no_handle)?;

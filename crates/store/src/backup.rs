@@ -107,7 +107,8 @@ impl Manifest {
 ///
 /// After an error none of its files is left. Until it has ended, nobody can open the directory.
 ///
-/// Errors: `Corrupt` if a file is in none of them; `Invalid` if the directory has a store.
+/// Errors: `Corrupt` if a file is in none of them; `Invalid` if the directory has a store, `NotEmpty` if it has other
+/// files.
 pub fn restore(backups: &[&dyn Files], target: &dyn Files) -> Result<Manifest> {
     let missing = |name: &str| Error::corrupt(name, 0, "the file is missing from the backups");
     let first = backups.first().ok_or_else(|| missing(MANIFEST))?;
@@ -139,6 +140,11 @@ impl<'t> Restoring<'t> {
     fn begin(target: &'t dyn Files) -> Result<Self> {
         if Manifest::read(target)?.is_some() {
             return Err(Error::Invalid { what: "the directory to restore to has a store already" });
+        }
+        // What the manifest does not name would go when the store is opened.
+        let names = target.list().map_err(|error| Error::io("listing the target directory", error))?;
+        if let Some(file) = names.into_iter().next() {
+            return Err(Error::NotEmpty { file });
         }
         let restoring = Self { target, created: RefCell::default() };
         let marker = restoring.create(MANIFEST)?;

@@ -2,6 +2,8 @@
 
 use std::ops::BitOr;
 
+use crate::error::{Error, Result};
+
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 /// The longest value, in bytes.
@@ -77,10 +79,11 @@ pub struct Put<'a> {
     pub marks: Marks,
     /// The site that made this change.
     pub origin: u8,
-    /// The highest version of the key, or of a flush of it, that the site knew which made this change; 0: none is known.
+    /// The highest version of the key, or of a flush of it, that the site knew which made this change; 0: none is
+    /// known.
     pub base_version: u64,
-    /// Of the value that the expiry is said of, at least `version`; 0: as `version`. A higher one: a touch has come before
-    /// its value, and this one lives as long meanwhile.
+    /// Of the value that the expiry is said of, at least `version`; 0: as `version`. A higher one: a touch has come
+    /// before its value, and this one lives as long meanwhile.
     pub expiry_value_version: u64,
     /// Of the expiry, at least that of its value; 0: as `version`.
     pub expiry_version: u64,
@@ -163,8 +166,8 @@ pub enum FlushBy {
     /// All that were appended before.
     #[default]
     Sequence,
-    /// Values and deletions whose version is lower, and expiries of such values, whether they were appended before or are
-    /// later. For replicated stores.
+    /// Values and deletions whose version is lower, and expiries of such values, whether they were appended before or
+    /// are later. For replicated stores.
     Version,
 }
 
@@ -294,6 +297,21 @@ pub trait Sink {
     /// The place of the next bytes of the value, of which `remaining_bytes` (at least 1) are missing. A longer buffer
     /// is filled in its first part only; an empty one ends the read with [`Error::Declined`](crate::Error).
     fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8];
+}
+
+/// Hands a value that is in memory to a sink. Errors: `Declined`.
+pub(crate) fn fill(sink: &mut dyn Sink, value: &[u8]) -> Result<()> {
+    let mut rest = value;
+    while !rest.is_empty() {
+        let buffer = sink.buffer(rest.len());
+        if buffer.is_empty() {
+            return Err(Error::Declined);
+        }
+        let (piece, later) = rest.split_at(buffer.len().min(rest.len()));
+        buffer[..piece.len()].copy_from_slice(piece);
+        rest = later;
+    }
+    Ok(())
 }
 
 /// The whole value in a vector of its own.

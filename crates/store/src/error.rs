@@ -41,6 +41,11 @@ pub enum Error {
         /// Its format, `major.minor`.
         format: String,
     },
+    /// The directory to restore to has something in it that is no store.
+    NotEmpty {
+        /// A file there.
+        file: String,
+    },
     /// A restore to this directory is under way, or was interrupted.
     Unrestored,
     /// The store was written by another engine.
@@ -106,6 +111,9 @@ impl fmt::Display for Error {
             Self::Locked { file } => write!(f, "another process has this store open (it holds {file})"),
             Self::NewerFormat { file, format } => {
                 write!(f, "{file} has format {format}, which is newer than this larder reads")
+            }
+            Self::NotEmpty { file } => {
+                write!(f, "the directory to restore to is not empty: it has {file}; name a new one")
             }
             Self::Unrestored => f.write_str(
                 "a backup is being restored to this directory; if nobody does, remove it and restore again",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::entry::FlushBy;
+use crate::entry::{Entry, FlushBy, PendingFlush};
 use crate::log::bugs::{Bug, is_planted};
 use crate::log::bytes::Bytes;
 use crate::state::KeyState;
@@ -293,6 +293,29 @@ impl Flushes {
 
     fn write(&self) -> RwLockWriteGuard<'_, FlushTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry was appended.
+    pub(super) fn append(&self, entry: &Entry<'_>, sequence: u64) {
+        match *entry {
+            Entry::Put(_) | Entry::Delete { .. } | Entry::Touch { .. } | Entry::Note { .. } => {}
+            Entry::Flush { prefix, except, version, by } => {
+                let except = except.to_vec();
+                let mark = FlushMark { sequence, version, by, settled_sequence: u64::MAX, except };
+                self.change(|table| table.flush(prefix, mark));
+            }
+            Entry::FlushAt { prefix, at_secs } => {
+                self.change(|table| table.delay(prefix, PendingMark { sequence, at_secs }));
+            }
+            Entry::CancelFlushAt { prefix } => self.change(|table| table.cancel(prefix)),
+        }
+    }
+
+    /// Delayed flushes that nobody has cancelled or made.
+    pub(super) fn pending(&self) -> Vec<PendingFlush> {
+        (self.read().pending.iter())
+            .map(|(prefix, mark)| PendingFlush { prefix: prefix.clone(), at_secs: mark.at_secs })
+            .collect()
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut FlushTable)) {

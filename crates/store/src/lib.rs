@@ -36,7 +36,7 @@
 //! | `sync() -> u64` | the committer | all that was appended is durable on return |
 //! | `may_contain(key) -> bool` | any thread | false is certain; never reads the disk |
 //! | `get(key, now, &mut dyn Sink) -> Option<Meta>` | any thread | the value goes straight to where the sink says |
-//! | `try_get(key, now, &mut FnMut(&Meta, &[u8])) -> TryGet` | any thread | the same, if the disk need not be waited for |
+//! | `try_get(key, now, &mut FnMut(&Meta, &[u8])) -> TryGet` | any thread | the same, but does not wait for the disk |
 //! | `for_each_key(&mut Cursor, limit, now, visit)` | any thread | a scan in pieces, keys and metas |
 //! | `pending_flushes()` | at the start | delayed flushes that the caller has to make when they are due |
 //! | `last_sequence()`, `durable_sequence()`, `highest_version()`, `stats()` | any thread | numbers |
@@ -73,6 +73,7 @@ mod flushes;
 mod history;
 mod log;
 mod memory;
+mod read_only;
 mod rocks;
 mod state;
 mod store;

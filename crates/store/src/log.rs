@@ -15,8 +15,8 @@
 //! | `window` | reading a segment forward |
 //!
 //! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, then one of: a shard of
-//! the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's lock). Readers take a
-//! shard's lock, that of the flushes and that of the segment table only.
+//! the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's
+//! lock). Readers take a shard's lock, that of the flushes and that of the segment table only.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -51,6 +51,7 @@ use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
 use crate::flushes::{FlushMark, Flushes};
 use crate::history::{LogEntry, LogRead, Retention};
+use crate::read_only::ReadOnly;
 use crate::state::{KeyState, VisitState};
 use crate::store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 use crate::usage::PrefixUsage;
@@ -106,13 +107,16 @@ pub struct LogStore {
     last_sequence: AtomicU64,
     durable_sequence: AtomicU64,
     highest_version: AtomicU64,
-    is_read_only: AtomicBool,
+    /// The latest time that `maintain` was told; 0: none yet.
+    now_unix_secs: AtomicU64,
+    read_only: ReadOnly,
     /// The last append found no room: cleaning is to make some, wherever it can.
     is_full: AtomicBool,
-    read_only_reason: Mutex<Option<String>>,
     counters: Counters,
     /// What the items of some prefixes use, if that is counted. Changes under the locks of cleaner and appender alone.
     usage: RwLock<Option<Arc<PrefixUsage>>>,
+    /// Names of the files that opening it has removed.
+    removed: Vec<String>,
     _lock: Box<dyn Lock>,
 }
 
@@ -144,6 +148,7 @@ struct Counters {
     reads: AtomicU64,
     fsyncs: AtomicU64,
     full_errors: AtomicU64,
+    uncounted_records: AtomicU64,
 }
 
 impl LogStore {
@@ -162,6 +167,12 @@ impl LogStore {
         open::open(files, options)
     }
 
+    /// The files that opening the store has removed, since its manifest does not name them: what a crash leaves, or
+    /// somebody has put there.
+    pub fn removed_files(&self) -> &[String] {
+        &self.removed
+    }
+
     fn appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,28 +185,10 @@ impl LogStore {
         *self.retention.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn writable(&self) -> Result<()> {
-        if !self.is_read_only.load(Relaxed) {
-            return Ok(());
-        }
-        let reason = self.read_only_reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Err(Error::ReadOnly { reason: reason.unwrap_or_default() })
-    }
-
-    /// From now on nothing is written. The first reason counts.
-    fn become_read_only(&self, reason: String) -> Error {
-        self.read_only_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
-        self.is_read_only.store(true, Relaxed);
-        match self.writable() {
-            Err(error) => error,
-            Ok(()) => Error::ReadOnly { reason: String::new() },
-        }
-    }
-
     /// What a failed write of a segment means.
     fn write_failed(&self, doing: String, error: WriteError) -> Error {
         if error.sync_failed {
-            return self.become_read_only(format!("fsync failed while {doing}: {}", error.source));
+            return self.read_only.set(format!("fsync failed while {doing}: {}", error.source));
         }
         Error::io(doing, error.source)
     }
@@ -228,7 +221,7 @@ impl LogStore {
         image.next_number = state.next_number;
         self.counters.fsyncs.fetch_add(1, Relaxed);
         image.write(&*self.files).map_err(|failure| {
-            if failure.sync_failed { self.become_read_only(failure.error.to_string()) } else { failure.error }
+            if failure.sync_failed { self.read_only.set(failure.error.to_string()) } else { failure.error }
         })?;
         for name in state.garbage.drain(..) {
             // One that stays is removed at the next opening.
@@ -282,9 +275,7 @@ impl Store for LogStore {
     }
 
     fn pending_flushes(&self) -> Vec<PendingFlush> {
-        (self.flushes.read().pending.iter())
-            .map(|(prefix, mark)| PendingFlush { prefix: prefix.clone(), at_secs: mark.at_secs })
-            .collect()
+        self.flushes.pending()
     }
 
     fn last_sequence(&self) -> u64 {
@@ -316,7 +307,8 @@ impl Store for LogStore {
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
-            read_only: self.is_read_only.load(Relaxed),
+            uncounted_records: count(&self.counters.uncounted_records),
+            read_only: self.read_only.is_set(),
             log_start_sequence: count(&self.log_start),
             log_bytes: retain::log_bytes(&segments),
             tombstones: self.counters.tombstones.load(Relaxed).max(0) as u64,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::backup::Manifest;
-use crate::entry::{Entry, FlushBy, Meta, PendingFlush, Put, SequenceRange, Sink, VersionFlush};
+use crate::entry::{Entry, FlushBy, Meta, PendingFlush, Put, SequenceRange, Sink, VersionFlush, fill};
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::history::{LogEntry, LogRead, Retention};
@@ -448,16 +448,7 @@ impl Store for MemoryStore {
             return Ok(None);
         };
         if sink.start(&meta) {
-            let mut rest = &value[..];
-            while !rest.is_empty() {
-                let buffer = sink.buffer(rest.len());
-                if buffer.is_empty() {
-                    return Err(Error::Declined);
-                }
-                let (piece, later) = rest.split_at(buffer.len().min(rest.len()));
-                buffer[..piece.len()].copy_from_slice(piece);
-                rest = later;
-            }
+            fill(sink, &value)?;
         }
         Ok(Some(meta))
     }

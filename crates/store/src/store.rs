@@ -269,6 +269,8 @@ pub struct Stats {
     pub fsyncs: u64,
     /// Appends that failed because there was no room.
     pub full_errors: u64,
+    /// Records that could not be read when they were to be counted, for a prefix or as flushed.
+    pub uncounted_records: u64,
     /// The store is read-only.
     pub read_only: bool,
     /// The first sequence that [`Store::read_log`] can visit.

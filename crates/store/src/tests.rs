@@ -11,6 +11,7 @@ mod engines;
 mod faults;
 mod keeping;
 mod model;
+mod pieces;
 mod planted;
 mod replicated;
 mod script;

@@ -61,8 +61,8 @@ fn bed(faults: MemoryFaults) -> Bed {
     }));
     let store = Arc::new(MemoryStore::with_faults(faults));
     let seen = Arc::<Witness>::default();
-    let (behind, observer) = (Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&seen) as Arc<dyn Observer>);
-    let committer = Committer::new(Arc::clone(&journal), behind, observer, Some(1000));
+    let observer = Arc::clone(&seen) as Arc<dyn Observer>;
+    let committer = Committer::new(Arc::clone(&journal), Arc::clone(&store), observer, Some(1000));
     Bed { journal, store, seen, committer }
 }
 

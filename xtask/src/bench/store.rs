@@ -33,9 +33,9 @@ usage: cargo xtask bench store [options]
   --table NAME     this table only: memory, sync, beyond, written (with the restart), backup, warm
   --server PATH    the larderd to measure (default: this workspace's)
 
-Method. Each server has one worker (Redis: its default), pinned with all its threads to one core of this machine; the load is
-pinned to the other. A connection has one request in flight. Values have 1 KiB. CPU is that of all threads of the server, user and system; written
-bytes are those of /proc/PID/io. Servers of a table take turns in each round.";
+Method. Each server has one worker (Redis: its default), pinned with all its threads to one core of this machine; the
+load is pinned to the other. A connection has one request in flight. Values have 1 KiB. CPU is that of all threads of
+the server, user and system; written bytes are those of /proc/PID/io. Servers of a table take turns in each round.";
 
 /// Measures and prints.
 pub(super) fn run(args: &[String]) -> Result<()> {

@@ -32,6 +32,7 @@ pub(super) const BEFORE: &[(&str, &str)] = &[
     ("docs/install.md", "package; apt-get purge -y larder > /dev/null 2>&1"),
     ("docs/logs.md", "servers 127.0.0.1"),
     ("docs/operations.md", "package; echo web:secret > passwords; servers old-1 new-1"),
+    ("docs/store.md", "servers 127.0.0.1"),
     ("docs/tls.md", "install -d /etc/larder; openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=cache-1 \\
         -keyout /etc/larder/server.key -out /etc/larder/server.pem 2> /dev/null; chmod 644 /etc/larder/*"),
     ("docs/tools.md", "servers 127.0.0.1 cache-1 cache-2 new new-1 new-2 new-3 new-cache old old-1 old-2

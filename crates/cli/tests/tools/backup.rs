@@ -25,7 +25,7 @@ fn kept(folder: &Folder) -> Server {
 
 /// `larder backup -`: how it ended, and the stream.
 fn stream(folder: &Folder, admin: &str, token: &str) -> (Ended, Vec<u8>) {
-    let args = ["backup", "-", "--admin", admin, "--token-file", token];
+    let args = ["backup", "-", "--admin", admin, "--backup-token-file", token];
     let output = command("localhost:1", &args).output().expect("larder runs");
     fs::write(folder.file("backup.tar"), &output.stdout).expect("the folder is ours");
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -117,7 +117,7 @@ fn who_may_not_gets_a_sentence() {
         assert!(ended.err.contains(why), "{}", ended.err);
     }
     for (args, why) in [
-        (&["backup", "-"][..], "needs --admin and --token-file"),
+        (&["backup", "-"][..], "needs --admin and --backup-token-file"),
         (&["backup", "-", "--since", "monday"], "a stream has everything"),
         (&["backup", "monday", "--admin", &admin], "are for a stream"),
         (&["restore", "-", "monday", "--to", "/nowhere"], "stands alone"),

@@ -185,7 +185,7 @@ fn a_backup_comes_through_tls_as_well() {
     let server = certificates.larderd("", &kept);
     let admin = server.admin_address().expect("it has one").to_string();
     let ca = certificates.arg("ca.pem");
-    let args = ["backup", "-", "--admin", &admin, "--token-file", &token, "--tls-ca", &ca];
+    let args = ["backup", "-", "--admin", &admin, "--backup-token-file", &token, "--tls-ca", &ca];
     let trusted = command("localhost:1", &[&args[..], &["--tls-name", "localhost"]].concat()).output();
     let trusted = trusted.expect("larder runs");
     assert!(trusted.status.success(), "{}", ended(&trusted).err);

@@ -21,6 +21,7 @@
 //!   23  segments that have metadata
 //!   24  the same for runs, from the first of them
 //!   25  items, as a hint
+//!   26  the family that the file belongs to, as whoever opens it says; 0: nobody has said it
 //!   31  checksum of words 16 to 30, in state 2
 //! ```
 //!
@@ -29,7 +30,9 @@
 //! ends at any moment leaves a state that the next one can go on from. Numbers are as this machine writes them; on one
 //! that writes them differently the first words are not what they should be.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -46,6 +49,7 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"larderwm");
 const CONSTANT_WORDS: usize = 16;
 const WORDS: usize = PAGE_BYTES / size_of::<u64>();
 const CLEAN: u64 = 2;
+const FAMILY_WORD: usize = 26;
 
 /// Counters of CAS values that the file has room for: one for each handle.
 pub(crate) const CAS_COUNTERS_MAX: usize = 8192;
@@ -113,6 +117,20 @@ pub(crate) enum Contents {
     Unusable(Unusable),
     /// Not larder's.
     Foreign,
+}
+
+/// Whose a file is, by its first page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It is empty.
+    Nobody,
+    /// Something else than larder made it.
+    Other,
+    /// Larder, for a cache, whether or not that can be kept.
+    Larder {
+        /// [`crate::CacheFile::family`] of whoever had it last; 0: that did not say it.
+        family: u64,
+    },
 }
 
 /// Why the contents of a file of larder's cannot be kept.
@@ -231,6 +249,27 @@ impl Superblock {
         })
     }
 
+    /// Whose a file is; nobody needs to have locked it. It is believed whatever else the first page says: its place is
+    /// the same in all formats.
+    pub(crate) fn owner(file: &File) -> io::Result<Owner> {
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Ok(Owner::Other);
+        }
+        if found.len() == 0 {
+            return Ok(Owner::Nobody);
+        }
+        let word = |number: usize| {
+            let mut bytes = [0; 8];
+            match file.read_exact_at(&mut bytes, number as u64 * 8) {
+                // Somebody has made it shorter.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                read => read.map(|()| u64::from_ne_bytes(bytes)),
+            }
+        };
+        Ok(if word(0)? == MAGIC { Owner::Larder { family: word(FAMILY_WORD)? } } else { Owner::Other })
+    }
+
     /// Empties a file, and makes it ready for a cache. A process that ends meanwhile leaves a file that is known to be
     /// larder's, and unfinished.
     pub(crate) fn format(
@@ -299,6 +338,11 @@ impl Superblock {
 
     fn state_checksum(&self) -> u64 {
         checksum((CONSTANT_WORDS..31).map(|number| self.words[number].load(Acquire)))
+    }
+
+    /// The file belongs to this family from now on.
+    pub(crate) fn set_family(&self, family: u64) {
+        self.words[FAMILY_WORD].store(family, Release);
     }
 
     /// The file is in use.

@@ -91,7 +91,16 @@ pub struct Registers {
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// It is this from now on.
-    Put(Kept<'a>, Pinnable<'a>, Registers),
+    Put {
+        /// The item.
+        kept: Kept<'a>,
+        /// Its memory.
+        pinnable: Pinnable<'a>,
+        /// What memory had until then, if that was neither expired nor flushed. `None` says nothing of the store.
+        replaced: Option<Replaced>,
+        /// The versions of its registers.
+        registers: Registers,
+    },
     /// It is gone.
     Delete {
         /// Its key.
@@ -122,6 +131,21 @@ pub struct Kept<'a> {
     pub is_token_held: bool,
     /// Its key came in base64.
     pub is_binary_key: bool,
+}
+
+/// An item that is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// Of its value.
+    pub value_bytes: u32,
+    /// When it would have expired.
+    pub expiry: Expiry,
+}
+
+impl Replaced {
+    pub(crate) fn of(item: ItemRef<'_>) -> Self {
+        Self { value_bytes: item.value_bytes() as u32, expiry: item.expiry() }
+    }
 }
 
 /// The memory of an item that was put.
@@ -290,28 +314,35 @@ impl Guard<'_> {
         }
     }
 
-    /// Gives a change of an item its position. Call under the lock of the item's bucket, after the change.
+    /// Gives a change of an item its position. Call under the lock of the item's bucket, after the change. `replaced`
+    /// is of the moment before the change.
     #[inline]
     pub(crate) fn sequence<'t>(
         &'t self,
         bucket: &Bucket<'t>,
         hash: Hash,
+        replaced: Option<Replaced>,
         found: impl FnOnce() -> Option<SlotRef<'t>>,
     ) -> Unsubmitted<'t> {
         match self.engine().backing {
             None => Unsubmitted::default(),
-            Some(_) => {
-                found().map_or_else(Unsubmitted::default, |found| self.sequence_put(bucket, hash, found))
-            }
+            Some(_) => found()
+                .map_or_else(Unsubmitted::default, |found| self.sequence_put(bucket, hash, replaced, found)),
         }
     }
 
-    fn sequence_put<'t>(&'t self, bucket: &Bucket<'t>, hash: Hash, found: SlotRef<'t>) -> Unsubmitted<'t> {
+    fn sequence_put<'t>(
+        &'t self,
+        bucket: &Bucket<'t>,
+        hash: Hash,
+        replaced: Option<Replaced>,
+        found: SlotRef<'t>,
+    ) -> Unsubmitted<'t> {
         let (engine, item) = (self.engine(), self.item_ref(&found));
         let segment_ref = engine.arena.segments.segment_ref_at(found.entry.offset());
         let registers = self.registers(hash, item);
         let pinnable = Pinnable { engine: &self.handle.engine, item };
-        let change = self.sequenced(hash, Change::Put(kept(item), pinnable, registers));
+        let change = self.sequenced(hash, Change::Put { kept: kept(item), pinnable, replaced, registers });
         // The order of the two is open until here: the change counts as the earlier one.
         let deletion = engine.is_flushing(segment_ref).then(|| {
             self.unlink(bucket, found);

@@ -11,6 +11,7 @@ use crate::log::fresh::FreshItem;
 use crate::log::item::{FETCHED, ItemRef, Shape, accounted_bytes};
 use crate::log::offset::Offset;
 use crate::log::segment::{LARGE, SMALL, SegmentRef};
+use crate::ops::backing::Replaced;
 use crate::ops::digits::Digits;
 use crate::ops::get::Lookup;
 use crate::ops::prefetch::LookupHint;
@@ -187,6 +188,8 @@ impl Guard<'_> {
             if let (Some(old), Err(_)) = (old, alive) {
                 self.count_reclaimed(old.offset, old.raw);
             }
+            // Of a store alone: the old item may be written over.
+            let replaced = if self.is_backed() { alive.ok().map(|old| Replaced::of(old.raw)) } else { None };
             let published = self.publish(
                 &bucket,
                 hash,
@@ -201,7 +204,7 @@ impl Guard<'_> {
             };
             if intent != Intent::Fill {
                 let place = || bucket.find(hash, |found| found.entry.offset() == offset);
-                let unsubmitted = self.sequence(&bucket, hash, place);
+                let unsubmitted = self.sequence(&bucket, hash, replaced, place);
                 drop(bucket);
                 self.submit(unsubmitted);
             }

@@ -9,6 +9,7 @@ use crate::index::hash::Hash;
 use crate::log::item::{DEAD, FETCHED, ItemRef, STALE, TOKEN};
 use crate::log::offset::Offset;
 use crate::log::segment::SegmentRef;
+use crate::ops::backing::Replaced;
 use crate::ops::prefetch::LookupHint;
 use crate::ops::upload::ValueRef;
 use crate::request::{Expiry, Fetch, FetchError, Fetched, Miss, Token};
@@ -229,9 +230,11 @@ impl Guard<'_> {
         let bucket = self.engine().index.lock(self.pinned(), hash);
         let found = bucket.find(hash, |found| found.entry.offset() == offset)?;
         debug_assert_eq!(self.item_ref(&found).key(), key);
+        let is_alive = || self.engine().liveness(offset, self.item_ref(&found), self.now()).is_ok();
+        let replaced = (self.is_backed() && is_alive()).then(|| Replaced::of(self.item_ref(&found)));
         let (result, is_changed) = work(self.item_ref(&found));
         if is_changed {
-            let unsubmitted = self.sequence(&bucket, hash, || Some(found));
+            let unsubmitted = self.sequence(&bucket, hash, replaced, || Some(found));
             drop(bucket);
             self.submit(unsubmitted);
         }

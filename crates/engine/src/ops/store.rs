@@ -15,7 +15,7 @@ use crate::handle::Guard;
 use crate::index::hash::Hash;
 use crate::log::item::{FETCHED, ItemRef, STALE, Shape, TOKEN, accounted_bytes};
 use crate::log::offset::Offset;
-use crate::ops::backing::{Filled, Kept, Position};
+use crate::ops::backing::{Filled, Kept, Position, Replaced};
 use crate::ops::change::{Body, Intent, New, NewCas, NewExpiry, Outcome, Plan, Written};
 use crate::ops::digits::{Digits, parse_number};
 use crate::ops::get::{Item, Lookup};
@@ -326,6 +326,7 @@ impl Guard<'_> {
                 return Ok(Deleted::Exists);
             }
             if !needs_new_item(raw) {
+                let replaced = Replaced::of(raw);
                 match NewCas::given_or_fresh(how.cas) {
                     NewCas::Given(cas) => raw.set_cas(cas),
                     _ if how.stale => raw.set_cas(self.fresh_cas(hash, raw.cas())),
@@ -342,7 +343,7 @@ impl Guard<'_> {
                         .get(self.engine().arena.segments.id_at(offset))
                         .note_expiry(expiry);
                 }
-                let unsubmitted = self.sequence(&bucket, hash, || Some(found));
+                let unsubmitted = self.sequence(&bucket, hash, Some(replaced), || Some(found));
                 drop(bucket);
                 self.submit(unsubmitted);
                 return Ok(Deleted::Deleted);

@@ -67,7 +67,7 @@ fn open(file: &TestFile, evict: bool) -> Opened {
         hash_key: [7, 9],
     };
     let reservation = Reservation::modest(config.memory_bytes, u64::MAX);
-    let backing = CacheFile { file: file.open(), unix_secs: 1_800_000_000, first_secs: NOW.secs };
+    let backing = CacheFile { file: file.open(), unix_secs: 1_800_000_000, first_secs: NOW.secs, family: 1 };
     Engine::open(config, reservation, backing).unwrap()
 }
 

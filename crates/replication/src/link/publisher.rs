@@ -3,29 +3,22 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{ALIVE_MICROS, Closed, Now, Peer, SILENT_MICROS, Settings, closed, told_by_peer, unexpected};
+use super::channel::{Action, Channel, End};
+use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
 use crate::members::{CopyExtent, Cursor, Members, Standing};
-use crate::wire::{
-    Challenge, CopyReason, FrameDecoder, Hello, Message, PROTOCOL, Proof, Refusal, Role, push_parts,
-};
+use crate::wire::{Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, push_parts};
 
 /// Serves one subscriber.
 #[derive(Debug)]
 pub struct Publisher {
+    channel: Channel<PublisherAction>,
     settings: Arc<Settings>,
     challenge: Challenge,
     phase: Phase,
-    decoder: FrameDecoder,
-    actions: VecDeque<PublisherAction>,
-    /// The subscriber, once that is proven.
-    peer: Option<Peer>,
     /// What it lets be under way.
     window_bytes: usize,
     /// All of the own log up to here is durable. Nothing else is ever sent: what a peer has, its origin cannot lose.
     durable: u64,
-    opened_micros: u64,
-    heard_micros: u64,
-    sent_micros: u64,
 }
 
 /// What the caller has to do, in this order.
@@ -44,7 +37,8 @@ pub enum PublisherAction {
         /// Prefixes of the keys that it wants; none: all.
         prefixes: Vec<Vec<u8>>,
     },
-    /// Read the log. Answer: [`Publisher::log_read`].
+    /// Read the log: of each record that is durable, [`Entry::own_of_record`](crate::entry::Entry::own_of_record);
+    /// the flushes that this site made; its last beat that is durable. Answer: [`Publisher::log_read`].
     ReadLog {
         /// From the next sequence on.
         after: u64,
@@ -138,7 +132,6 @@ enum Phase {
     Streaming(Stream),
     BeginningCopy,
     Copying(Copying),
-    Closed,
 }
 
 #[derive(Debug)]
@@ -201,35 +194,30 @@ impl Publisher {
             nonce,
         };
         let mut publisher = Self {
+            channel: Channel::new(now),
             settings,
             challenge,
             phase: Phase::Handshake,
-            decoder: FrameDecoder::new(),
-            actions: VecDeque::new(),
-            peer: None,
             window_bytes: 0,
             durable,
-            opened_micros: now.micros,
-            heard_micros: now.micros,
-            sent_micros: now.micros,
         };
-        publisher.send(&Message::Challenge(challenge));
+        publisher.channel.send(&Message::Challenge(challenge));
         publisher
     }
 
     /// What is to be done next.
     pub fn next_action(&mut self) -> Option<PublisherAction> {
-        self.actions.pop_front()
+        self.channel.next_action()
     }
 
     /// The subscriber's site, once it has proven that it knows the token.
     pub fn peer(&self) -> Option<u8> {
-        self.peer.map(|peer| peer.site)
+        self.channel.peer.map(|peer| peer.site)
     }
 
     /// True after the last action.
     pub fn is_closed(&self) -> bool {
-        matches!(self.phase, Phase::Closed)
+        self.channel.is_closed
     }
 
     /// Bytes of batches that were sent and are not applied yet.
@@ -243,54 +231,17 @@ impl Publisher {
 
     /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
     pub fn deadline_micros(&self) -> u64 {
-        let silent_micros = self.heard_micros.saturating_add(SILENT_MICROS);
-        silent_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
+        self.channel.deadline_micros()
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
-        if self.is_closed() {
-            return;
-        }
-        // Who has not proven anything gets no more time by saying something.
-        let since_micros = if self.peer.is_some() { self.heard_micros } else { self.opened_micros };
-        if now.micros >= since_micros.saturating_add(SILENT_MICROS) {
-            self.close(closed(Refusal::Silent, "the other site was silent for too long"));
-        } else if now.micros >= self.sent_micros.saturating_add(ALIVE_MICROS) {
-            self.sent_micros = now.micros;
-            if self.peer.is_some() {
-                self.send(&Message::Alive { unix_micros: now.unix_micros });
-            }
-        }
+        self.pass_time(now);
     }
 
     /// Bytes have arrived.
     pub fn receive(&mut self, bytes: &[u8], now: Now) {
-        if self.is_closed() {
-            return;
-        }
-        self.heard_micros = now.micros;
-        let mut decoder = std::mem::take(&mut self.decoder);
-        decoder.push(bytes);
-        loop {
-            let handled = match decoder.next_frame() {
-                Ok(None) => break,
-                Ok(Some((kind, payload))) => Message::decode(kind, payload)
-                    .map_err(Closed::from)
-                    .and_then(|message| self.handle(message)),
-                Err(error) => Err(error.into()),
-            };
-            if let Err(closed) = handled {
-                self.close(closed);
-            }
-            if self.is_closed() {
-                return;
-            }
-            if self.peer.is_some() {
-                decoder.trust();
-            }
-        }
-        self.decoder = decoder;
+        self.handle_bytes(bytes, now);
     }
 
     /// The answer to [`PublisherAction::Admit`]; [`admit`] finds it.
@@ -304,15 +255,15 @@ impl Publisher {
                     is_reading: false,
                     flight: Flight::default(),
                 });
-                self.send(&Message::Start { sequence: cursor.sequence });
-                if let Some(Peer { site, .. }) = self.peer {
-                    self.actions.push_back(PublisherAction::Confirmed { site, sequence: cursor.sequence });
+                self.channel.send(&Message::Start { sequence: cursor.sequence });
+                if let Some(Peer { site, .. }) = self.channel.peer {
+                    self.channel.act(PublisherAction::Confirmed { site, sequence: cursor.sequence });
                 }
                 self.pump();
             }
             Admission::Copy(reason) => {
                 self.phase = Phase::Idle;
-                self.send(&Message::CopyNeeded(reason));
+                self.channel.send(&Message::CopyNeeded(reason));
             }
             Admission::Refused(refusal) => {
                 let site = self.peer().unwrap_or_default();
@@ -351,8 +302,8 @@ impl Publisher {
             push_parts(&mut out, &body);
             Message::Batch { from, to, unix_micros: now.unix_micros }.encode(&mut out);
             stream.flight.add(to, body.len() + out.len());
-            self.sent_micros = now.micros;
-            self.actions.push_back(PublisherAction::Send(out));
+            self.channel.sent_micros = now.micros;
+            self.channel.act(PublisherAction::Send(out));
         }
         self.pump();
     }
@@ -363,7 +314,7 @@ impl Publisher {
             return;
         }
         let CopyStart { extent: CopyExtent { start, horizon, others }, position } = begun;
-        self.send(&Message::CopyBegin { start, horizon, position: &position, others });
+        self.channel.send(&Message::CopyBegin { start, horizon, position: &position, others });
         let copy = Copying {
             start,
             horizon,
@@ -387,9 +338,7 @@ impl Publisher {
 
     /// This side ends the connection.
     pub fn stop(&mut self) {
-        if !self.is_closed() {
-            self.close(closed(Refusal::Unavailable, "the site stops"));
-        }
+        self.leave();
     }
 
     /// Sends and reads what may be sent and read.
@@ -401,7 +350,7 @@ impl Publisher {
                 if has_more && !stream.is_reading && stream.flight.bytes < window_bytes {
                     stream.is_reading = true;
                     let after = stream.read;
-                    self.actions.push_back(PublisherAction::ReadLog { after, bytes_max });
+                    self.channel.act(PublisherAction::ReadLog { after, bytes_max });
                 }
             }
             Phase::Copying(copy) => {
@@ -414,60 +363,17 @@ impl Publisher {
                     Message::CopyPiece { number, is_last, position }.encode(&mut out);
                     copy.flight.add(number, read.body.len() + out.len());
                     copy.next = read.position;
-                    self.actions.push_back(PublisherAction::Send(out));
+                    self.channel.act(PublisherAction::Send(out));
                 }
                 let may_read = !copy.is_reading && copy.waiting.is_none() && copy.flight.bytes < window_bytes;
                 if let Some(position) = copy.next.take_if(|_| may_read) {
                     copy.is_reading = true;
                     let horizon = copy.horizon;
-                    self.actions.push_back(PublisherAction::ReadCopy { position, horizon, bytes_max });
+                    self.channel.act(PublisherAction::ReadCopy { position, horizon, bytes_max });
                 }
             }
             _ => {}
         }
-    }
-
-    fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
-        let Some(Peer { site, incarnation }) = self.peer else {
-            return match message {
-                Message::Hello(hello, proof) => self.welcome(&hello, &proof),
-                Message::Refused(refusal, sentence) => Err(told_by_peer(refusal, sentence)),
-                _ => Err(unexpected()),
-            };
-        };
-        match (message, &mut self.phase) {
-            (Message::Refused(refusal, sentence), _) => return Err(told_by_peer(refusal, sentence)),
-            (Message::Alive { .. }, _) => {}
-            (Message::Subscribe { cursor, prefixes }, Phase::Idle) => {
-                let prefixes = prefixes.into_iter().map(<[u8]>::to_vec).collect();
-                self.phase = Phase::Admitting(cursor);
-                self.actions.push_back(PublisherAction::Admit { site, incarnation, cursor, prefixes });
-            }
-            (Message::Confirm { applied, durable }, Phase::Streaming(stream))
-                if applied <= stream.sent && durable <= applied =>
-            {
-                stream.flight.land(applied);
-                self.actions.push_back(PublisherAction::Confirmed { site, sequence: durable });
-                self.pump();
-            }
-            (Message::CopyRequest { start, position }, Phase::Idle) => {
-                self.phase = Phase::BeginningCopy;
-                let interrupted = (start != 0).then(|| (start, position.to_vec()));
-                self.actions.push_back(PublisherAction::BeginCopy { site, interrupted });
-            }
-            (Message::CopyConfirm { number }, Phase::Copying(copy)) if number <= copy.number => {
-                copy.flight.land(number);
-                self.pump();
-            }
-            (Message::CopyTaken, Phase::Copying(copy)) if copy.is_over() => {
-                let sequence = copy.start;
-                self.phase = Phase::Idle;
-                self.actions.push_back(PublisherAction::CopyTaken { site });
-                self.actions.push_back(PublisherAction::Confirmed { site, sequence });
-            }
-            _ => return Err(unexpected()),
-        }
-        Ok(())
     }
 
     fn welcome(&mut self, hello: &Hello, proof: &Proof) -> Result<(), Closed> {
@@ -486,26 +392,76 @@ impl Publisher {
             return Err(closed(Refusal::SameSite, sentence));
         }
         let proof = self.settings.token.prove(Role::Publisher, &said);
-        self.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
+        self.channel.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
         self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
         self.phase = Phase::Idle;
-        self.send(&Message::Welcome(proof));
+        self.channel.send(&Message::Welcome(proof));
+        Ok(())
+    }
+}
+
+impl End for Publisher {
+    type Action = PublisherAction;
+
+    fn channel(&mut self) -> &mut Channel<PublisherAction> {
+        &mut self.channel
+    }
+
+    fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
+        let Some(Peer { site, incarnation }) = self.channel.peer else {
+            return match message {
+                Message::Hello(hello, proof) => self.welcome(&hello, &proof),
+                Message::Refused(refusal, sentence) => Err(told_by_peer(refusal, sentence)),
+                _ => Err(unexpected()),
+            };
+        };
+        match (message, &mut self.phase) {
+            (Message::Refused(refusal, sentence), _) => return Err(told_by_peer(refusal, sentence)),
+            (Message::Alive { .. }, _) => {}
+            (Message::Subscribe { cursor, prefixes }, Phase::Idle) => {
+                let prefixes = prefixes.into_iter().map(<[u8]>::to_vec).collect();
+                self.phase = Phase::Admitting(cursor);
+                self.channel.act(PublisherAction::Admit { site, incarnation, cursor, prefixes });
+            }
+            (Message::Confirm { applied, durable }, Phase::Streaming(stream))
+                if applied <= stream.sent && durable <= applied =>
+            {
+                stream.flight.land(applied);
+                self.channel.act(PublisherAction::Confirmed { site, sequence: durable });
+                self.pump();
+            }
+            (Message::CopyRequest { start, position }, Phase::Idle) => {
+                self.phase = Phase::BeginningCopy;
+                let interrupted = (start != 0).then(|| (start, position.to_vec()));
+                self.channel.act(PublisherAction::BeginCopy { site, interrupted });
+            }
+            (Message::CopyConfirm { number }, Phase::Copying(copy)) if number <= copy.number => {
+                copy.flight.land(number);
+                self.pump();
+            }
+            (Message::CopyTaken, Phase::Copying(copy)) if copy.is_over() => {
+                let sequence = copy.start;
+                self.phase = Phase::Idle;
+                self.channel.act(PublisherAction::CopyTaken { site });
+                self.channel.act(PublisherAction::Confirmed { site, sequence });
+            }
+            _ => return Err(unexpected()),
+        }
         Ok(())
     }
 
-    fn send(&mut self, message: &Message<'_>) {
-        let mut out = Vec::new();
-        message.encode(&mut out);
-        self.actions.push_back(PublisherAction::Send(out));
+    fn forget(&mut self) {
+        self.phase = Phase::Handshake;
+    }
+}
+
+impl Action for PublisherAction {
+    fn send(bytes: Vec<u8>) -> Self {
+        Self::Send(bytes)
     }
 
-    fn close(&mut self, closed: Closed) {
-        if !closed.by_peer {
-            self.send(&Message::Refused(closed.refusal, &closed.sentence));
-        }
-        self.phase = Phase::Closed;
-        self.decoder = FrameDecoder::new();
-        self.actions.push_back(PublisherAction::Close(closed));
+    fn close(closed: Closed) -> Self {
+        Self::Close(closed)
     }
 }
 

@@ -3,26 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{
-    AHEAD_MICROS_MAX, ALIVE_MICROS, Closed, Now, Peer, SILENT_MICROS, Settings, closed, told_by_peer,
-    unexpected,
-};
+use super::channel::{Action, Channel, End};
+use super::{AHEAD_MICROS_MAX, Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
 use crate::entry::Entries;
 use crate::members::{Cursor, Position};
 use crate::version::unix_micros_of;
-use crate::wire::{
-    Assembly, Challenge, CopyReason, FrameDecoder, Hello, Message, PROTOCOL, Proof, Refusal, Role,
-};
+use crate::wire::{Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role};
 
 /// Pulls from one publisher.
 #[derive(Debug)]
 pub struct Subscriber {
+    channel: Channel<SubscriberAction>,
     settings: Arc<Settings>,
     nonce: [u8; 32],
     phase: Phase,
-    decoder: FrameDecoder,
-    actions: VecDeque<SubscriberAction>,
-    peer: Option<Peer>,
     assembly: Assembly,
     queue: VecDeque<Queued>,
     /// Of the queue, and of what the caller has.
@@ -31,8 +25,6 @@ pub struct Subscriber {
     applying_bytes: Option<usize>,
     /// [`SubscriberAction::Ahead`] was the last word.
     is_ahead: bool,
-    heard_micros: u64,
-    sent_micros: u64,
 }
 
 /// What the caller has to do, in this order.
@@ -138,7 +130,6 @@ enum Phase {
     },
     /// All pieces are applied.
     Finishing,
-    Closed,
 }
 
 #[derive(Debug)]
@@ -160,35 +151,31 @@ impl Subscriber {
     pub fn new(settings: Arc<Settings>, nonce: [u8; 32], now: Now) -> Self {
         let assembly = Assembly::new(settings.body_bytes_max);
         Self {
+            channel: Channel::new(now),
             settings,
             nonce,
             phase: Phase::Handshake,
-            decoder: FrameDecoder::new(),
-            actions: VecDeque::new(),
-            peer: None,
             assembly,
             queue: VecDeque::new(),
             queued_bytes: 0,
             applying_bytes: None,
             is_ahead: false,
-            heard_micros: now.micros,
-            sent_micros: now.micros,
         }
     }
 
     /// What is to be done next.
     pub fn next_action(&mut self) -> Option<SubscriberAction> {
-        self.actions.pop_front()
+        self.channel.next_action()
     }
 
     /// The publisher's site, once it has proven that it knows the token.
     pub fn peer(&self) -> Option<u8> {
-        self.peer.map(|peer| peer.site)
+        self.channel.peer.map(|peer| peer.site)
     }
 
     /// True after the last action.
     pub fn is_closed(&self) -> bool {
-        matches!(self.phase, Phase::Closed)
+        self.channel.is_closed
     }
 
     /// True while the log follows. What arrives then is a sign of life: [`note_heard`](crate::members::Members).
@@ -198,60 +185,23 @@ impl Subscriber {
 
     /// Bytes that arrived and are not applied yet.
     pub fn buffered_bytes(&self) -> usize {
-        self.queued_bytes + self.assembly.body_bytes() + self.decoder.buffered_bytes()
+        self.queued_bytes + self.assembly.body_bytes() + self.channel.buffered_bytes()
     }
 
     /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
     pub fn deadline_micros(&self) -> u64 {
-        let silent_micros = self.heard_micros.saturating_add(SILENT_MICROS);
-        silent_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
+        self.channel.deadline_micros()
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
-        if self.is_closed() {
-            return;
-        }
-        if now.micros >= self.heard_micros.saturating_add(SILENT_MICROS) {
-            self.close(closed(Refusal::Silent, "the other site was silent for too long"));
-            return;
-        }
-        if now.micros >= self.sent_micros.saturating_add(ALIVE_MICROS) {
-            self.sent_micros = now.micros;
-            if self.peer.is_some() {
-                self.send(&Message::Alive { unix_micros: now.unix_micros });
-            }
-        }
+        self.pass_time(now);
         self.work(now);
     }
 
     /// Bytes have arrived.
     pub fn receive(&mut self, bytes: &[u8], now: Now) {
-        if self.is_closed() {
-            return;
-        }
-        self.heard_micros = now.micros;
-        let mut decoder = std::mem::take(&mut self.decoder);
-        decoder.push(bytes);
-        loop {
-            let handled = match decoder.next_frame() {
-                Ok(None) => break,
-                Ok(Some((kind, payload))) => Message::decode(kind, payload)
-                    .map_err(Closed::from)
-                    .and_then(|message| self.handle(message)),
-                Err(error) => Err(error.into()),
-            };
-            if let Err(closed) = handled {
-                self.close(closed);
-            }
-            if self.is_closed() {
-                return;
-            }
-            if self.peer.is_some() {
-                decoder.trust();
-            }
-        }
-        self.decoder = decoder;
+        self.handle_bytes(bytes, now);
         self.work(now);
     }
 
@@ -264,7 +214,7 @@ impl Subscriber {
         self.phase = Phase::Subscribing(cursor);
         let settings = Arc::clone(&self.settings);
         let prefixes = settings.prefixes.iter().map(Vec::as_slice).collect();
-        self.send(&Message::Subscribe { cursor, prefixes });
+        self.channel.send(&Message::Subscribe { cursor, prefixes });
     }
 
     /// The answer to [`SubscriberAction::CopyNeeded`]. `interrupted`: the start of an earlier copy, and the position of
@@ -275,7 +225,7 @@ impl Subscriber {
         }
         let (start, position) = interrupted.unwrap_or((0, b""));
         self.phase = Phase::AwaitingCopy { start };
-        self.send(&Message::CopyRequest { start, position });
+        self.channel.send(&Message::CopyRequest { start, position });
     }
 
     /// A batch is applied: every look-up of this site sees it.
@@ -293,7 +243,7 @@ impl Subscriber {
         if to > *durable {
             *durable = to;
             let applied = *applied;
-            self.send(&Message::Confirm { applied, durable: to });
+            self.channel.send(&Message::Confirm { applied, durable: to });
         }
     }
 
@@ -302,7 +252,7 @@ impl Subscriber {
         let Phase::Copying { received, has_last } = self.phase else { return };
         if has_last && number == received {
             self.phase = Phase::Finishing;
-            self.actions.push_back(SubscriberAction::FinishCopy);
+            self.channel.act(SubscriberAction::FinishCopy);
         }
         self.done(&Message::CopyConfirm { number }, now);
     }
@@ -310,7 +260,7 @@ impl Subscriber {
     /// The answer to [`SubscriberAction::FinishCopy`]: the copy is durable. The log follows.
     pub fn copy_taken(&mut self, cursor: Cursor) {
         if matches!(self.phase, Phase::Finishing) {
-            self.send(&Message::CopyTaken);
+            self.channel.send(&Message::CopyTaken);
             self.phase = Phase::Connected;
             self.subscribe(cursor);
         }
@@ -318,16 +268,14 @@ impl Subscriber {
 
     /// This side ends the connection.
     pub fn stop(&mut self) {
-        if !self.is_closed() {
-            self.close(closed(Refusal::Unavailable, "the site stops"));
-        }
+        self.leave();
     }
 
     /// The first of the queue is applied.
     fn done(&mut self, confirmation: &Message<'_>, now: Now) {
         self.queued_bytes -= self.applying_bytes.take().unwrap_or(0);
-        self.send(confirmation);
-        self.sent_micros = now.micros;
+        self.channel.send(confirmation);
+        self.channel.sent_micros = now.micros;
         self.work(now);
     }
 
@@ -340,8 +288,8 @@ impl Subscriber {
         let micros = unix_micros_of(queued.version).saturating_sub(now.unix_micros);
         let was_ahead = std::mem::replace(&mut self.is_ahead, micros > AHEAD_MICROS_MAX);
         match (was_ahead, self.is_ahead) {
-            (false, true) => self.actions.push_back(SubscriberAction::Ahead { micros }),
-            (true, false) => self.actions.push_back(SubscriberAction::NoLongerAhead),
+            (false, true) => self.channel.act(SubscriberAction::Ahead { micros }),
+            (true, false) => self.channel.act(SubscriberAction::NoLongerAhead),
             _ => {}
         }
         if self.is_ahead {
@@ -349,69 +297,10 @@ impl Subscriber {
         }
         let Some(queued) = self.queue.pop_front() else { return };
         self.applying_bytes = Some(queued.bytes);
-        self.actions.push_back(match queued.work {
+        self.channel.act(match queued.work {
             Work::Batch(batch) => SubscriberAction::Apply(batch),
             Work::Piece(piece) => SubscriberAction::ApplyPiece(piece),
         });
-    }
-
-    fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
-        match (message, &mut self.phase) {
-            (Message::Refused(refusal, sentence), _) => Err(told_by_peer(refusal, sentence)),
-            (Message::Challenge(challenge), Phase::Handshake) => self.greet(challenge),
-            (Message::Welcome(proof), &mut Phase::Greeted { challenge, hello }) => {
-                self.connect(&challenge, &hello, &proof)
-            }
-            (Message::Alive { .. }, _) if self.peer.is_some() => Ok(()),
-            (Message::Start { sequence }, &mut Phase::Subscribing(cursor)) if sequence == cursor.sequence => {
-                self.phase = Phase::Pulling { received: sequence, applied: sequence, durable: sequence };
-                self.actions.push_back(SubscriberAction::Started);
-                Ok(())
-            }
-            (Message::CopyNeeded(reason), Phase::Subscribing(_)) => {
-                self.phase = Phase::Connected;
-                self.actions.push_back(SubscriberAction::CopyNeeded(reason));
-                Ok(())
-            }
-            (
-                Message::Part { body_bytes, data },
-                Phase::Pulling { .. } | Phase::Copying { has_last: false, .. },
-            ) => Ok(self.assembly.push(body_bytes, data)?),
-            (Message::Batch { from, to, unix_micros }, Phase::Pulling { received, .. }) => {
-                if from != *received || to <= from {
-                    let sentence = format!("the other site sends {from} to {to} after {received}");
-                    return Err(closed(Refusal::Violation, sentence));
-                }
-                *received = to;
-                let body = self.assembly.take();
-                self.enqueue(Work::Batch(Batch { from, to, body, unix_micros }))
-            }
-            (
-                Message::CopyBegin { start, horizon, position, others },
-                &mut Phase::AwaitingCopy { start: asked },
-            ) => {
-                let Some(peer) = self.peer else { return Err(unexpected()) };
-                let is_continued = !position.is_empty();
-                if is_continued && start != asked {
-                    return Err(unexpected());
-                }
-                let cursor = Cursor { incarnation: peer.incarnation, sequence: start };
-                self.phase = Phase::Copying { received: 0, has_last: false };
-                let begun = CopyBegun { cursor, horizon, is_continued, others };
-                self.actions.push_back(SubscriberAction::CopyBegun(begun));
-                Ok(())
-            }
-            (
-                Message::CopyPiece { number, is_last, position },
-                Phase::Copying { received, has_last: has_last @ false },
-            ) if number == *received + 1 => {
-                *received = number;
-                *has_last = is_last;
-                let body = self.assembly.take();
-                self.enqueue(Work::Piece(CopyPiece { number, body, position: position.to_vec() }))
-            }
-            _ => Err(unexpected()),
-        }
     }
 
     fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {
@@ -427,7 +316,7 @@ impl Subscriber {
         let hello = Hello { protocol: PROTOCOL, site, incarnation, window_bytes, nonce: self.nonce };
         let proof = token.prove(Role::Subscriber, &[&challenge.said(), &hello.said()]);
         self.phase = Phase::Greeted { challenge, hello };
-        self.send(&Message::Hello(hello, proof));
+        self.channel.send(&Message::Hello(hello, proof));
         Ok(())
     }
 
@@ -440,16 +329,16 @@ impl Subscriber {
         if site == 0 || site == self.settings.site || incarnation == 0 {
             return Err(unexpected());
         }
-        self.peer = Some(Peer { site, incarnation });
+        self.channel.peer = Some(Peer { site, incarnation });
         self.phase = Phase::Connected;
-        self.actions.push_back(SubscriberAction::Connected { site, incarnation });
+        self.channel.act(SubscriberAction::Connected { site, incarnation });
         Ok(())
     }
 
     /// Checks what arrived, and queues it.
     fn enqueue(&mut self, work: Work) -> Result<(), Closed> {
         let (body, origin) = match &work {
-            Work::Batch(batch) => (&batch.body, self.peer.map(|peer| peer.site)),
+            Work::Batch(batch) => (&batch.body, self.channel.peer.map(|peer| peer.site)),
             Work::Piece(piece) => (&piece.body, None),
         };
         let mut version = 0;
@@ -472,24 +361,90 @@ impl Subscriber {
         self.queue.push_back(Queued { work, bytes, version });
         Ok(())
     }
+}
 
-    fn send(&mut self, message: &Message<'_>) {
-        let mut out = Vec::new();
-        message.encode(&mut out);
-        self.actions.push_back(SubscriberAction::Send(out));
+impl End for Subscriber {
+    type Action = SubscriberAction;
+
+    fn channel(&mut self) -> &mut Channel<SubscriberAction> {
+        &mut self.channel
     }
 
-    fn close(&mut self, closed: Closed) {
-        if !closed.by_peer {
-            self.send(&Message::Refused(closed.refusal, &closed.sentence));
+    fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
+        match (message, &mut self.phase) {
+            (Message::Refused(refusal, sentence), _) => Err(told_by_peer(refusal, sentence)),
+            (Message::Challenge(challenge), Phase::Handshake) => self.greet(challenge),
+            (Message::Welcome(proof), &mut Phase::Greeted { challenge, hello }) => {
+                self.connect(&challenge, &hello, &proof)
+            }
+            (Message::Alive { .. }, _) if self.channel.peer.is_some() => Ok(()),
+            (Message::Start { sequence }, &mut Phase::Subscribing(cursor)) if sequence == cursor.sequence => {
+                self.phase = Phase::Pulling { received: sequence, applied: sequence, durable: sequence };
+                self.channel.act(SubscriberAction::Started);
+                Ok(())
+            }
+            (Message::CopyNeeded(reason), Phase::Subscribing(_)) => {
+                self.phase = Phase::Connected;
+                self.channel.act(SubscriberAction::CopyNeeded(reason));
+                Ok(())
+            }
+            (
+                Message::Part { body_bytes, data },
+                Phase::Pulling { .. } | Phase::Copying { has_last: false, .. },
+            ) => Ok(self.assembly.push(body_bytes, data)?),
+            (Message::Batch { from, to, unix_micros }, Phase::Pulling { received, .. }) => {
+                if from != *received || to <= from {
+                    let sentence = format!("the other site sends {from} to {to} after {received}");
+                    return Err(closed(Refusal::Violation, sentence));
+                }
+                *received = to;
+                let body = self.assembly.take();
+                self.enqueue(Work::Batch(Batch { from, to, body, unix_micros }))
+            }
+            (
+                Message::CopyBegin { start, horizon, position, others },
+                &mut Phase::AwaitingCopy { start: asked },
+            ) => {
+                let Some(peer) = self.channel.peer else { return Err(unexpected()) };
+                let is_continued = !position.is_empty();
+                if is_continued && start != asked {
+                    return Err(unexpected());
+                }
+                let cursor = Cursor { incarnation: peer.incarnation, sequence: start };
+                self.phase = Phase::Copying { received: 0, has_last: false };
+                let begun = CopyBegun { cursor, horizon, is_continued, others };
+                self.channel.act(SubscriberAction::CopyBegun(begun));
+                Ok(())
+            }
+            (
+                Message::CopyPiece { number, is_last, position },
+                Phase::Copying { received, has_last: has_last @ false },
+            ) if number == *received + 1 => {
+                *received = number;
+                *has_last = is_last;
+                let body = self.assembly.take();
+                self.enqueue(Work::Piece(CopyPiece { number, body, position: position.to_vec() }))
+            }
+            _ => Err(unexpected()),
         }
-        self.phase = Phase::Closed;
-        self.decoder = FrameDecoder::new();
+    }
+
+    fn forget(&mut self) {
+        self.phase = Phase::Handshake;
         self.queue.clear();
         self.queued_bytes = 0;
         self.applying_bytes = None;
         self.assembly.take();
-        self.actions.push_back(SubscriberAction::Close(closed));
+    }
+}
+
+impl Action for SubscriberAction {
+    fn send(bytes: Vec<u8>) -> Self {
+        Self::Send(bytes)
+    }
+
+    fn close(closed: Closed) -> Self {
+        Self::Close(closed)
     }
 }
 

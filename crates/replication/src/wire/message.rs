@@ -165,8 +165,8 @@ pub enum Refusal {
     AheadOfLog,
     /// The other side did not follow the protocol.
     Violation,
-    /// The other side was not heard for too long.
-    Silent,
+    /// The other side was not heard for too long, or has not proven who it is.
+    TimedOut,
     /// The site stops, or cannot serve now.
     Unavailable,
 }
@@ -404,7 +404,7 @@ fn decode_refusal(code: u8) -> Option<Refusal> {
         3 => Refusal::UnknownSite,
         4 => Refusal::AheadOfLog,
         5 => Refusal::Violation,
-        6 => Refusal::Silent,
+        6 => Refusal::TimedOut,
         7 => Refusal::Unavailable,
         _ => return None,
     })

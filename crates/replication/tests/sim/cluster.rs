@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::AddAssign;
 
 use fastrand::Rng;
 use larder_replication::link::{LogRead, Now, Publisher, Subscriber};
 use larder_replication::members::{Cursor, Position, SILENCE_MICROS_MAX, Standing};
-use larder_replication::version::unix_micros_of;
+use larder_replication::merge::Replica;
+use larder_replication::version::{site_of, unix_micros_of, unix_secs_of};
+use larder_seeds::{Failure, Trace};
 
-use super::network::{Connection, Network};
+use super::data::{Data, Publishing};
+use super::network::{Connection, Network, Work};
 use super::scenario::{Bug, Scenario};
 use super::site::Site;
 use super::truth::Truth;
@@ -37,34 +41,40 @@ pub(crate) struct Run {
     pub(crate) digest: u64,
 }
 
-/// What was wrong, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) seed: u64,
-    pub(crate) step: u32,
-    /// A sentence.
-    pub(crate) what: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, step, what } = self;
-        write!(
-            f,
-            "seed {seed}, step {step}: {what}\n\
-             replay: cargo run -p larder-replication --example simulate -- --seed {seed} --trace"
-        )
+impl AddAssign for Run {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            requests,
+            entries,
+            conflicts,
+            copies,
+            swept,
+            outs,
+            forgotten,
+            crashes,
+            held,
+            items,
+            digest,
+        } = other;
+        self.requests += requests;
+        self.entries += entries;
+        self.conflicts += conflicts;
+        self.copies += copies;
+        self.swept += swept;
+        self.outs += outs;
+        self.forgotten += forgotten;
+        self.crashes += crashes;
+        self.held += held;
+        self.items += items;
+        self.digest ^= digest;
     }
 }
 
-/// Receives the lines of a trace.
-pub(crate) type Trace<'t> = &'t mut dyn FnMut(fmt::Arguments<'_>);
-
 /// Runs a scenario to its end. Errors: the first thing that is wrong.
-pub(crate) fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
+pub(super) fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
     let mut cluster = Cluster::new(scenario, trace);
     let result = cluster.run();
-    result.map_err(|what| Failure { seed: scenario.seed, step: cluster.step, what })?;
+    result.map_err(|what| Failure { seed: scenario.seed, step: cluster.step.into(), what })?;
     Ok(cluster.run)
 }
 
@@ -233,6 +243,7 @@ impl<'s, 't> Cluster<'s, 't> {
             self.joined = self.scenario.sites;
             let newcomer = self.joined;
             trace!(self, "{newcomer} joins");
+            self.site(newcomer).is_newcomer = !self.scenario.has(Bug::HastyNewcomer);
             self.introduce();
         }
     }
@@ -326,6 +337,9 @@ impl<'s, 't> Cluster<'s, 't> {
         let prefix = [&b""[..], b"a", b"b"][self.rng.usize(..3)];
         let flushes = self.scenario.has_flushes;
         let site = self.site(number);
+        if !site.takes_writes() {
+            return;
+        }
         let exptime_secs = if exptime == 0 { 0 } else { site.now_secs(micros) + exptime };
         let value = site.value(&key, micros);
         let number_in = |value: &[u8]| std::str::from_utf8(value).ok()?.parse::<u64>().ok();
@@ -608,7 +622,13 @@ impl<'s, 't> Cluster<'s, 't> {
                 let (to, from) = (puller.number, sender.number);
                 let position = puller.disk.positions.get(&from).copied().unwrap_or_default();
                 let Cursor { incarnation, sequence } = position.cursor;
-                let rest = sender.disk.read(sequence, usize::MAX, Some(from), false);
+                let publishing = Publishing {
+                    site: Some(from),
+                    newest: &sender.disk,
+                    sends_flushed: false,
+                    is_newest_only: false,
+                };
+                let rest = sender.disk.read(sequence, usize::MAX, publishing);
                 if position.standing != Standing::In {
                     return Some(format!("{from} is {:?} at {to}", position.standing));
                 }
@@ -619,6 +639,46 @@ impl<'s, 't> Cluster<'s, 't> {
             }
         }
         None
+    }
+
+    /// What a beat says is true: who has a site's log up to a beat has all own changes of the site up to the beat's
+    /// clock, but for what is replaced. Not so of a site that was out: it sweeps what is old, and is given back what it
+    /// had lost.
+    pub(super) fn check_beat(&self, work: &Work) -> Result<(), String> {
+        let Work { puller, sender, .. } = *work;
+        if self.exempt.contains(&sender) || self.exempt.contains(&puller) {
+            return Ok(());
+        }
+        let [ours, theirs] = [puller, sender].map(|number| &self.sites[usize::from(number) - 1]);
+        let Some(position) = ours.live.positions.get(&sender) else { return Ok(()) };
+        // What is older may be forgotten.
+        let spoken_of = ours.live.beat.horizon + 1..=position.beat.clock;
+        let is_told = |version: u64| site_of(version) == sender && spoken_of.contains(&version);
+        let horizon = theirs.disk.beat.horizon;
+        for key in theirs.disk.states.keys() {
+            let told = theirs.disk.known(key);
+            if told.is_obsolete(horizon, unix_secs_of(horizon)) {
+                // A copy leaves it out.
+                continue;
+            }
+            let has_value =
+                |data: &Data| data.known(key).version().max(data.newest_flush(key)) >= told.version();
+            let has_expiry = |data: &Data| {
+                let (known, expiry) = (data.known(key), told.expiry);
+                expiry.value_version < known.version().max(data.newest_flush(key))
+                    || (expiry.value_version, expiry.version)
+                        <= (known.expiry.value_version, known.expiry.version)
+            };
+            let is_replaced =
+                |data: &Data| data.known(key).version().max(data.newest_flush(key)) > told.version();
+            let lacks_value = is_told(told.version()) && !has_value(&ours.live);
+            let lacks_expiry = is_told(told.expiry.version) && !has_expiry(&ours.live);
+            if (lacks_value || lacks_expiry) && !self.sites.iter().any(|site| is_replaced(&site.disk)) {
+                let (key, known) = (key.escape_ascii(), ours.live.known(key));
+                return Err(format!("{puller} has a beat of {sender}, but {key} is {known:?}, not {told:?}"));
+            }
+        }
+        Ok(())
     }
 
     fn check(&mut self) -> Result<(), String> {

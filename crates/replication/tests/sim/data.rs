@@ -1,6 +1,7 @@
 //! What a site's log says: a store as replication sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use larder_replication::entry::{Beat, Entry};
 use larder_replication::flushes::{FlushMark, Flushes};
@@ -12,9 +13,32 @@ use larder_replication::version::unix_secs_of;
 
 pub(crate) type Key = Vec<u8>;
 
-/// The newest record of each key, each flush, each position, and the last beat; with their sequences.
+/// What a site makes of its log when it is asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Publishing<'a> {
+    /// Only what this site has made; `None`: all.
+    pub(crate) site: Option<u8>,
+    /// By what a record may be replaced: the durable data, if nothing is wrong.
+    pub(crate) newest: &'a Data,
+    /// A planted bug: what was flushed is sent.
+    pub(crate) sends_flushed: bool,
+    /// A planted bug: what a record of a key has is sent at the place of the newest record alone.
+    pub(crate) is_newest_only: bool,
+}
+
+/// A record of the log that is about a key: the whole state, also if only one of its registers is new.
+#[derive(Debug)]
+struct Record {
+    sequence: u64,
+    key: Key,
+    state: State<Vec<u8>>,
+}
+
+/// All records of keys; the newest of each key, each flush, each position, and the last beat, with their sequences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
+    /// By sequence.
+    records: Vec<Rc<Record>>,
     pub(crate) states: BTreeMap<Key, (State<Vec<u8>>, u64)>,
     pub(crate) flushes: Flushes,
     flush_sequences: BTreeMap<FlushMark, u64>,
@@ -32,6 +56,7 @@ impl Data {
 
     pub(crate) fn put(&mut self, key: Key, state: State<Vec<u8>>) {
         let sequence = self.next();
+        self.records.push(Rc::new(Record { sequence, key: key.clone(), state: state.clone() }));
         self.states.insert(key, (state, sequence));
     }
 
@@ -79,14 +104,9 @@ impl Data {
         states.chain(flushes).max().unwrap_or(0)
     }
 
-    /// What the site itself has made (`site`), or all (`None`), after a sequence.
-    pub(crate) fn read(
-        &self,
-        after: u64,
-        bytes_max: usize,
-        site: Option<u8>,
-        sends_flushed: bool,
-    ) -> LogRead {
+    /// What is published after a sequence.
+    pub(crate) fn read(&self, after: u64, bytes_max: usize, publishing: Publishing<'_>) -> LogRead {
+        let Publishing { site, newest, sends_flushed, is_newest_only } = publishing;
         let mut records: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut record = |sequence: u64, entries: &mut dyn Iterator<Item = Entry<'_>>| {
             let mut body = Vec::new();
@@ -95,13 +115,25 @@ impl Data {
                 records.push((sequence, body));
             }
         };
-        for (key, (state, sequence)) in &self.states {
+        let first = self.records.partition_point(|record| record.sequence <= after);
+        for Record { sequence, key, state } in self.records[first..].iter().map(Rc::as_ref) {
+            let is_newest = newest.states.get(key).is_some_and(|(_, newest)| newest == sequence);
+            if is_newest_only && !is_newest {
+                continue;
+            }
             // What was flushed here may be new elsewhere, where the flush is forgotten.
-            let state = if sends_flushed { state.clone() } else { self.known(key) };
+            let left = match newest.states.get(key) {
+                Some((state, _)) if sends_flushed => state.clone(),
+                _ => newest.known(key),
+            };
             let state = state.as_ref().map(Vec::as_slice);
             match site {
-                Some(site) => record(*sequence, &mut Entry::own_of_state(key, &state, site)),
-                None => record(*sequence, &mut Entry::of_state(key, &state)),
+                Some(site) => record(*sequence, &mut Entry::own_of_record(key, &state, &left, site)),
+                None if is_newest => {
+                    let left = left.as_ref().map(Vec::as_slice);
+                    record(*sequence, &mut Entry::of_state(key, &left));
+                }
+                None => {}
             }
         }
         for (mark, &sequence) in &self.flush_sequences {

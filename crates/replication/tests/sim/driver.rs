@@ -14,7 +14,7 @@ use larder_replication::version::unix_secs_of;
 use larder_replication::wire::{CopyReason, Refusal};
 
 use super::cluster::{Cluster, trace};
-use super::data::entry_of;
+use super::data::{Publishing, entry_of};
 use super::network::{Task, Work};
 use super::scenario::Bug;
 use super::site::Taken;
@@ -157,6 +157,7 @@ impl Cluster<'_, '_> {
         match &work.what {
             Task::Apply(batch) => {
                 let is_whole = self.apply(work, batch);
+                self.check_beat(work)?;
                 if let Some(index) = index {
                     let now = self.now(work.puller);
                     if is_whole {
@@ -277,12 +278,16 @@ impl Cluster<'_, '_> {
     fn read_log(&mut self, sender: u8, after: u64, bytes_max: usize) -> LogRead {
         let own = (!self.scenario.has(Bug::Republish)).then_some(sender);
         let sends_early = self.scenario.has(Bug::SendBeforeDurable);
+        let is_left_early = self.scenario.has(Bug::ReplacedBeforeDurable);
         let sends_flushed = self.scenario.has(Bug::SendFlushed);
+        let is_newest_only = self.scenario.has(Bug::NewestPlaceOnly);
         let site = self.site(sender);
         if after < site.log_start {
             return LogRead::Gone;
         }
-        if sends_early { &site.live } else { &site.disk }.read(after, bytes_max, own, sends_flushed)
+        let log = if sends_early { &site.live } else { &site.disk };
+        let newest = if is_left_early { &site.live } else { log };
+        log.read(after, bytes_max, Publishing { site: own, newest, sends_flushed, is_newest_only })
     }
 
     fn begin_copy(&mut self, sender: u8, taker: u8, interrupted: Option<(u64, Vec<u8>)>) -> CopyStart {
@@ -325,7 +330,7 @@ impl Cluster<'_, '_> {
     /// Nothing that honest sites say is a violation.
     fn blame(&self, refusal: Refusal, sentence: &str) -> Result<(), String> {
         match refusal {
-            Refusal::Silent | Refusal::Unavailable | Refusal::UnknownSite => Ok(()),
+            Refusal::TimedOut | Refusal::Unavailable | Refusal::UnknownSite => Ok(()),
             _ => Err(format!("a connection ends because {sentence}")),
         }
     }

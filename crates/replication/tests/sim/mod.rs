@@ -14,7 +14,4 @@ mod scenario;
 mod site;
 mod truth;
 
-#[allow(unused_imports)] // The example does not name it.
-pub(crate) use cluster::Run;
-pub(crate) use cluster::run;
-pub(crate) use scenario::{Bug, Scenario};
+pub(crate) use scenario::Scenario;

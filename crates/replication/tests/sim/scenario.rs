@@ -3,6 +3,9 @@
 use std::fmt;
 
 use fastrand::Rng;
+use larder_seeds::{Failure, Trace};
+
+use super::cluster::{Run, run};
 
 /// A bug on purpose, planted in the simulated larderd around the crate's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +30,16 @@ pub(crate) enum Bug {
     SendFlushed,
     /// A site gives versions that its beats have promised not to.
     BrokenPromise,
+    /// A newcomer takes writes before it knows the horizons of the others.
+    HastyNewcomer,
+    /// What a later record repeats is sent at its place, which may be behind a beat that speaks of it.
+    NewestPlaceOnly,
+    /// What is not sent any more was replaced by what is not durable.
+    ReplacedBeforeDurable,
 }
 
-impl Bug {
-    pub(crate) const ALL: [Self; 10] = [
+impl larder_seeds::Bug for Bug {
+    const ALL: &'static [Self] = &[
         Self::ApplyByArrival,
         Self::TombstoneDroppedEarly,
         Self::Republish,
@@ -41,11 +50,12 @@ impl Bug {
         Self::CopyWithoutDeletions,
         Self::SendFlushed,
         Self::BrokenPromise,
+        Self::HastyNewcomer,
+        Self::NewestPlaceOnly,
+        Self::ReplacedBeforeDurable,
     ];
 
-    /// Its name on the command line.
-    #[allow(dead_code)] // The test knows no names.
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::ApplyByArrival => "apply-by-arrival",
             Self::TombstoneDroppedEarly => "tombstone-dropped-early",
@@ -57,6 +67,9 @@ impl Bug {
             Self::CopyWithoutDeletions => "copy-without-deletions",
             Self::SendFlushed => "send-flushed",
             Self::BrokenPromise => "broken-promise",
+            Self::HastyNewcomer => "hasty-newcomer",
+            Self::NewestPlaceOnly => "newest-place-only",
+            Self::ReplacedBeforeDurable => "replaced-before-durable",
         }
     }
 }
@@ -93,9 +106,13 @@ pub(crate) struct Scenario {
     pub(crate) bug: Option<Bug>,
 }
 
-impl Scenario {
-    /// What this seed stands for.
-    pub(crate) fn of_seed(seed: u64) -> Self {
+impl larder_seeds::Scenario for Scenario {
+    type Bug = Bug;
+    type Run = Run;
+
+    const COMMAND: &str = "cargo run -p larder-replication --example simulate --";
+
+    fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut percent = |percent| rng.u32(..100) < percent;
         let (has_cuts, has_crashes, has_drift) = (percent(60), percent(50), percent(50));
@@ -123,19 +140,28 @@ impl Scenario {
         }
     }
 
-    /// The same with a bug, and with what shows it.
-    pub(crate) fn with_bug(self, bug: Option<Bug>) -> Self {
-        let is = |which| bug == Some(which);
+    fn with_bug(self, bug: Option<Bug>) -> Self {
+        let is = |bugs: &[Bug]| bug.is_some_and(|bug| bugs.contains(&bug));
+        let has_newcomer = self.has_newcomer || is(&[Bug::HastyNewcomer]);
         Self {
-            has_absence: self.has_absence || is(Bug::SendFlushed) || is(Bug::NoSweep),
-            has_flushes: self.has_flushes || is(Bug::SendFlushed),
-            has_drift: self.has_drift || is(Bug::BrokenPromise),
-            has_bad_clock: self.has_bad_clock || is(Bug::BrokenPromise),
+            sites: if has_newcomer { self.sites.max(3) } else { self.sites },
+            has_newcomer,
+            has_crashes: self.has_crashes || is(&[Bug::ReplacedBeforeDurable]),
+            has_absence: self.has_absence || is(&[Bug::SendFlushed, Bug::NoSweep, Bug::HastyNewcomer]),
+            has_flushes: self.has_flushes || is(&[Bug::SendFlushed]),
+            has_drift: self.has_drift || is(&[Bug::BrokenPromise]),
+            has_bad_clock: self.has_bad_clock || is(&[Bug::BrokenPromise, Bug::HastyNewcomer]),
             bug,
             ..self
         }
     }
 
+    fn run(&self, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
+        run(self, trace)
+    }
+}
+
+impl Scenario {
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }

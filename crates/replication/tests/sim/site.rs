@@ -35,6 +35,8 @@ pub(crate) struct Site {
     /// The same; kept with the store since it was restored.
     restored: u64,
     breaks_promises: bool,
+    /// It was added to the others later, and takes no writes yet. Kept with the store.
+    pub(crate) is_newcomer: bool,
     /// Own changes that are not durable yet.
     pub(crate) pending: Vec<Change>,
     /// Copies that are taken, by site.
@@ -62,7 +64,8 @@ impl Site {
             ahead_micros: 0,
             promised: 0,
             restored: 0,
-            breaks_promises: scenario.has(super::Bug::BrokenPromise),
+            breaks_promises: scenario.has(super::scenario::Bug::BrokenPromise),
+            is_newcomer: false,
             pending: Vec::new(),
             taken: BTreeMap::new(),
             backup: None,
@@ -91,9 +94,16 @@ impl Site {
         LogExtent { incarnation: self.settings.incarnation, start: self.log_start, durable: self.disk.last }
     }
 
+    /// Whether clients may change something.
+    pub(crate) fn takes_writes(&mut self) -> bool {
+        self.is_newcomer &= !self.members.has_heard_all();
+        !self.is_newcomer
+    }
+
     /// A version above this one, and all that was promised.
     fn version_above(&self, floor: u64, micros: u64) -> u64 {
-        let promised = if self.breaks_promises { 0 } else { self.promised };
+        let promised =
+            if self.breaks_promises { 0 } else { self.promised.max(self.members.highest_horizon()) };
         let floor = floor.max(promised).max(self.restored);
         version_at(self.unix_micros(micros), self.number).max(next_version(floor, self.number))
     }

@@ -1,6 +1,8 @@
 //! The bearer token (RFC 6750) of `--admin-token-file`, `--backup-token-file` and `--http-token-file`.
 
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -12,21 +14,32 @@ use crate::startup::options::{EXIT_FAILURE, Refusal};
 /// The path of a token file, and the token in it.
 #[derive(Debug)]
 pub struct TokenFile {
+    /// The option that names it.
+    option: &'static str,
     path: PathBuf,
     token: RwLock<Token>,
 }
 
 impl TokenFile {
-    /// Reads the file, if there is one. Call it before privileges are dropped, because only root may be able to read
-    /// it. Errors: exit code 1.
-    pub fn read(path: Option<&Path>) -> Result<Option<Self>, Refusal> {
+    /// Reads the file of an option, if there is one, and warns of one that others can read. Call it before privileges
+    /// are dropped, because only root may be able to read it. Errors: exit code 1.
+    pub fn read(option: &'static str, path: Option<&Path>) -> Result<Option<Self>, Refusal> {
         let Some(path) = path else { return Ok(None) };
+        let shown = path.display();
         let refuse =
-            |reason| Refusal::new(EXIT_FAILURE, format!("larderd: token file {}: {reason}", path.display()));
+            |reason| Refusal::new(EXIT_FAILURE, format!("larderd: {option}, token file {shown}: {reason}"));
         let token = Token::read(path, bounded_file::read).map_err(refuse)?;
+        // A group may be there to read it. What is no file, such as a FIFO, is read once.
+        let mode =
+            fs::metadata(path).ok().filter(fs::Metadata::is_file).map_or(0, |found| found.mode() & 0o777);
+        if mode & OTHERS != 0 {
+            tracing::warn!(
+                "{option}: others can read the token file {shown}, or write to it (mode {mode:03o})"
+            );
+        }
         // The directory changes when the server goes to the background.
         let path = std::path::absolute(path).map_err(|error| refuse(error.to_string()))?;
-        Ok(Some(Self { path, token: RwLock::new(token) }))
+        Ok(Some(Self { option, path, token: RwLock::new(token) }))
     }
 
     /// The file.
@@ -42,7 +55,8 @@ impl TokenFile {
                 tracing::info!(file = %self.path.display(), "token read again");
             }
             Err(reason) => {
-                tracing::error!("token file {}: {reason}; the old token stays", self.path.display());
+                let (option, path) = (self.option, self.path.display());
+                tracing::error!("{option}, token file {path}: {reason}; the old token stays");
             }
         }
     }
@@ -99,6 +113,8 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Reading and writing by those who are neither the owner nor of the group, in a mode.
+const OTHERS: u32 = 0o006;
 const SCHEME: &[u8] = b"Bearer ";
 /// A shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;

@@ -445,7 +445,7 @@ impl Session {
                             http::write_continue(executor.out);
                         }
                     }
-                    Begun::TryAgain => return Some(Next::Wait(Waiting::Memory)),
+                    Begun::Wait(waiting) => return Some(Next::Wait(waiting)),
                     Begun::Refused { reply, bytes } => {
                         self.state = State::Refused { bytes };
                         progress.requests += 1;

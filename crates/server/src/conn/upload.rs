@@ -7,7 +7,8 @@ use larder_engine::{Item, UPLOAD_BYTES_MIN, Upload, WriteError};
 use larder_protocol::{Command, Dialect, Error, Parsed, Reply, Request};
 
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge, FREE_BYTES};
-use crate::exec::{Done, Executor, Value};
+use crate::conn::waiter::Waiting;
+use crate::exec::{Done, Executor, Refused, Value};
 use crate::heap;
 use crate::namespaces::Guards;
 
@@ -57,13 +58,22 @@ pub(crate) enum Arrived {
 /// How the arrival of a value begins.
 pub(crate) enum Begun<'t> {
     Arriving(Arrival),
-    /// The value gets no memory under this guard.
-    TryAgain,
+    /// The value is not taken under this guard: begin again after this wait.
+    Wait(Waiting),
     /// The next `bytes` bytes of input, which belong to the value, are to be skipped.
     Refused {
         reply: Reply<'t, Item<'t>>,
         bytes: usize,
     },
+}
+
+impl<'t> Begun<'t> {
+    fn refused(refused: Refused<'t>, bytes: usize) -> Self {
+        match refused {
+            Ok(reply) => Self::Refused { reply, bytes },
+            Err(waiting) => Self::Wait(waiting),
+        }
+    }
 }
 
 impl Arrival {
@@ -83,8 +93,7 @@ impl Arrival {
                 {
                     match executor.admit_value(store) {
                         Ok(()) => {}
-                        Err(None) => return Begun::TryAgain,
-                        Err(Some(reply)) => return Begun::Refused { reply, bytes },
+                        Err(refused) => return Begun::refused(refused, bytes),
                     }
                 }
                 let buffered = Buffered {
@@ -94,7 +103,7 @@ impl Arrival {
                     whole_bytes: bytes,
                 };
                 let Some(head) = heap::copy(head) else {
-                    return Begun::Refused { reply: executor.refusal_for_memory(store), bytes };
+                    return Begun::refused(executor.refusal_for_memory(store), bytes);
                 };
                 Begun::Arriving(Self {
                     head,
@@ -188,12 +197,15 @@ impl Arrival {
     /// Refuses a value for which memory ran out, with the same reply as if it had arrived at once: how its bytes were
     /// cut into packets must make no difference.
     pub(crate) fn refuse(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
-        if let Place::Cache { upload, .. } = &mut self.place {
-            *upload = None;
-        }
         let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
-        executor.cx.recorder.answered(&request.command);
-        executor.refuse_for_memory(&request)
+        let done = executor.refuse_for_memory(&request);
+        if !matches!(done, Done::Wait(_)) {
+            if let Place::Cache { upload, .. } = &mut self.place {
+                *upload = None;
+            }
+            executor.cx.recorder.answered(&request.command);
+        }
+        done
     }
 
     /// The place for what comes next, if a large value has one. The last few bytes are not received there: read into a

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larder_engine::Guard;
 use larder_protocol::Error;
+use larder_store::TryGet;
 
 use super::{Answered, Context, Done};
 use crate::conn::client::Peer;
@@ -65,8 +66,8 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         Some(persistence.fetches.begin(waiter, std::mem::take(&mut self.wanted)))
     }
 
-    /// True if a store is behind the engine of this place. Never without namespaces, which the compiler sees where there
-    /// are none.
+    /// True if a store is behind the engine of this place. Never without namespaces, which the compiler sees where
+    /// there are none.
     #[inline(always)]
     pub(super) fn is_behind(place: &Place<'_>) -> bool {
         place.namespace.is_some() && place.guard.is_backed()
@@ -144,9 +145,9 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             Behind::Absent(position) => place.guard.assume_absent(place.hash, position),
             Behind::Unread(position) => {
                 match persistence.try_fetch(self.cx.worker, place.guard, key, place.hash, position) {
-                    Some(true) => {}
-                    Some(false) => place.guard.assume_absent(place.hash, position),
-                    None => {
+                    TryGet::Found => {}
+                    TryGet::Absent => place.guard.assume_absent(place.hash, position),
+                    TryGet::WouldBlock => {
                         self.wanted.push(Wanted {
                             key: key.into(),
                             hash: place.hash,

@@ -8,7 +8,7 @@ use larder_protocol::{Error, Form, Key, Reply, Request, command};
 
 use super::read::footprint;
 use super::store_access::{Intent, StoreAccess, Unanswered};
-use super::{Answered, Done, Executor, Value, ttl_secs};
+use super::{Answered, Done, Executor, Refused, Value, ttl_secs};
 use crate::clock::Clock;
 use crate::conn::waiter::Waiting;
 use crate::namespaces::{Place, Prepared, Right};
@@ -140,23 +140,23 @@ impl<'t> Executor<'_, '_, '_, 't> {
         Ok(reply)
     }
 
-    /// Refuses a store whose value is still to come, where any value of that size would be refused. `Err`: with this
-    /// reply, or to be tried again.
-    pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Option<Reply<'t, Item<'t>>>> {
+    /// Refuses a store whose value is still to come, where any value of that size would be refused. Errors: with this
+    /// reply; or it is to be tried again after this wait.
+    pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Refused<'t>> {
         let guards = self.guards;
         let key = store.key.bytes(&mut self.key_buffer);
         let place = guards.place(key, None);
         if let Err(error) = place.admit(self.rights, Right::Write) {
-            return Err(Some(Reply::Error(error)));
+            return Err(Ok(Reply::Error(error)));
         }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
         match place.guard.admit_value(&terms, store.value_bytes) {
             Ok(()) => Ok(()),
-            Err(WriteError::TooLarge) => Err(Some(self.refuse(store, &place, Error::TooLarge))),
-            Err(WriteError::TryAgain) if !self.deadline_passed => Err(None),
+            Err(WriteError::TooLarge) => Err(self.refuse_unasked(store, &place, Error::TooLarge)),
+            Err(WriteError::TryAgain) if !self.deadline_passed => Err(Err(Waiting::Memory)),
             Err(WriteError::TryAgain | WriteError::OutOfMemory) => {
-                Err(Some(self.refuse(store, &place, Error::OutOfMemoryStoring)))
+                Err(self.refuse_unasked(store, &place, Error::OutOfMemoryStoring))
             }
         }
     }
@@ -181,18 +181,37 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Answers a store whose value ran out of memory while it was arriving.
     pub fn refuse_for_memory(&mut self, request: &Request<'_>) -> Done {
         let command::Command::Store(store) = request.command else { return Done::Answered };
-        let reply = self.refusal_for_memory(store);
+        let reply = match self.refusal_for_memory(store) {
+            Ok(reply) => reply,
+            Err(waiting) => return Done::Wait(waiting),
+        };
         if self.cx.shared.observers.any() {
             self.observe(&request.command, &request.form, None, &reply);
         }
         self.answer(&request.form, &reply)
     }
 
-    /// The reply to a store whose value gets no memory.
-    pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Reply<'t, Item<'t>> {
+    /// The reply to a store whose value gets no memory, or what to wait for.
+    pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Refused<'t> {
         let guards = self.guards;
         let place = guards.place(store.key.bytes(&mut self.key_buffer), None);
-        self.refuse(store, &place, Error::OutOfMemoryStoring)
+        match place.admit(self.rights, Right::Write) {
+            Ok(()) => self.refuse_unasked(store, &place, Error::OutOfMemoryStoring),
+            Err(error) => Ok(Reply::Error(error)),
+        }
+    }
+
+    /// The same as [`refuse`](Self::refuse) where nobody has asked yet whether a change may be made.
+    #[cold]
+    fn refuse_unasked(&mut self, store: command::Store<'_>, place: &Place<'t>, error: Error) -> Refused<'t> {
+        if store.removes_on_refusal && StoreAccess::is_behind(place) {
+            match self.store.admit() {
+                Ok(()) => {}
+                Err(Unanswered::Wait(waiting)) => return Err(waiting),
+                Err(Unanswered::Refused(error)) => return Ok(Reply::Error(error)),
+            }
+        }
+        Ok(self.refuse(store, place, error))
     }
 
     /// Refuses a store. Removes the old value too where the command asks for that: its owner meant it to be gone.

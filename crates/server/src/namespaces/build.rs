@@ -50,7 +50,7 @@ impl NamespacesFile {
 
 /// A namespace that is kept in a store, as what stands behind its engine needs it.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct StoredNamespace {
     /// Its number.
     pub number: u8,
     /// Empty: the default.
@@ -64,7 +64,7 @@ pub struct Kept {
 }
 
 /// What stands behind the engine of a namespace that is kept in a store.
-pub type BackingOf<'b> = &'b dyn Fn(&Kept) -> Arc<dyn Backing>;
+pub type BackingOf<'b> = &'b dyn Fn(&StoredNamespace) -> Arc<dyn Backing>;
 
 /// The namespaces of a plan, with an engine for each: those that are kept in files are there already (`warm`).
 /// `backing`, if there is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the
@@ -76,33 +76,33 @@ pub fn build(
     mut warm: WarmCaches,
 ) -> Result<Namespaces, Refusal> {
     let durability = settings.store.as_ref().map_or_else(Durability::default, |store| store.durability);
-    let table = plan.table();
+    let Plan { file, memory_bytes, engines } = plan;
+    let table = file.as_ref().map(|file| &file.table);
     let backing_of = |number: u8| {
         let (backing, table) = (backing?, table?);
         let policy = table.policy(number);
-        (policy.keep == Keep::Store).then(|| backing(&kept(table, number, durability)))
+        (policy.keep == Keep::Store).then(|| backing(&stored(table, number, durability)))
     };
-    let mut memory_files = Vec::new();
-    let mut engine = |plan: EnginePlan| {
-        if let Some(WarmCache { engine, path }) = warm.take(plan.number) {
-            memory_files.push(Some(path));
-            return Ok(engine);
+    let engine = |EnginePlan { number, config, reservation, .. }| {
+        if let Some(WarmCache { engine, path }) = warm.take(number) {
+            return Ok((engine, Some(path)));
         }
-        memory_files.push(None);
-        let memory_bytes = plan.config.memory_bytes;
-        Engine::new_backed(plan.config, plan.reservation, backing_of(plan.number)).map_err(|error| {
+        let memory_bytes = config.memory_bytes;
+        let engine = Engine::new_backed(config, reservation, backing_of(number)).map_err(|error| {
             let reason = format!("{error} (ulimit -v, vm.overcommit_memory)");
             Refusal::new(EXIT_OS_ERROR, format!("failed to reserve {memory_bytes} bytes of memory: {reason}"))
-        })
+        })?;
+        Ok((engine, None))
     };
-    let engines = plan.engines.iter().cloned().map(&mut engine).collect::<Result<Vec<_>, _>>()?;
-    let Some(NamespacesFile { path, table }) = plan.file else { return Ok(Namespaces::new(engines, None)) };
+    let engines = engines.into_iter().map(engine).collect::<Result<Vec<_>, _>>()?;
+    let (engines, memory_files): (Vec<_>, Vec<_>) = engines.into_iter().unzip();
+    let Some(NamespacesFile { path, table }) = file else { return Ok(Namespaces::new(engines, None)) };
     let counters = || engines.iter().map(|_| NamespaceCounters::default()).collect();
     let named = Named {
         path,
         durability,
         item_bytes_max: settings.item_bytes_max,
-        memory_bytes: AtomicU64::new(plan.memory_bytes),
+        memory_bytes: AtomicU64::new(memory_bytes),
         version: AtomicU32::new(1),
         memory_files: memory_files.into(),
         counters: (0..settings.threads).map(|_| counters()).collect(),
@@ -113,19 +113,24 @@ pub fn build(
 }
 
 /// A namespace of the store. `durability`: where its policy does not say.
-fn kept(table: &Table, number: u8, durability: Durability) -> Kept {
+fn stored(table: &Table, number: u8, durability: Durability) -> StoredNamespace {
     let prefix = table.prefix(number);
+    StoredNamespace {
+        number,
+        prefix: prefix.to_vec(),
+        nested: stored_below(table, prefix).into(),
+        durability: table.policy(number).durability.unwrap_or(durability),
+        is_replicated: is_replicated(table, number),
+    }
+}
+
+/// The prefixes of the namespaces of the store that nest in this one.
+pub(crate) fn stored_below(table: &Table, prefix: &[u8]) -> Vec<Vec<u8>> {
     let is_nested = |other: &u8| {
         let longer = table.prefix(*other);
         table.policy(*other).keep == Keep::Store && longer.len() > prefix.len() && longer.starts_with(prefix)
     };
-    Kept {
-        number,
-        prefix: prefix.to_vec(),
-        nested: table.numbers().filter(is_nested).map(|other| table.prefix(other).to_vec()).collect(),
-        durability: table.policy(number).durability.unwrap_or(durability),
-        is_replicated: is_replicated(table, number),
-    }
+    table.numbers().filter(is_nested).map(|other| table.prefix(other).to_vec()).collect()
 }
 
 /// True if the changes of a namespace go to other sites, if this server is one.

@@ -7,7 +7,8 @@
 //!   damaged or comes from elsewhere, and its times would be wrong: it starts empty.
 //! - A key is in one of them, whatever the policies were before: a cache drops the items of keys that are not its own
 //!   any more. Otherwise their values would come back, old, with the policies.
-//! - For the same reason the files of namespaces that are not kept warm any more are removed.
+//! - For the same reason the files of namespaces that are not kept warm any more are removed. Each file notes which
+//!   `-e` it belongs to ([`memory_file::family`]), and no other goes: another server may have a file of such a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,7 +21,7 @@ use larder_policy::{DEFAULT, Keep};
 
 use super::plan::{EnginePlan, Plan};
 use crate::clock::{Clock, FIRST_SEC};
-use crate::startup::memory_file::{self, MemoryFile};
+use crate::startup::memory_file::{self, Left, MemoryFile};
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::privileges::Target;
 
@@ -71,6 +72,7 @@ impl WarmCaches {
 struct Found {
     file: MemoryFile,
     plan: EnginePlan,
+    family: u64,
 }
 
 /// One that was.
@@ -89,7 +91,8 @@ impl Found {
 
     fn try_open(&self, plan: &Plan, unix_secs: u64) -> io::Result<Opened> {
         let EnginePlan { number, config, reservation, .. } = &self.plan;
-        let backing = CacheFile { file: self.file.share()?, unix_secs, first_secs: FIRST_SEC };
+        let (file, family) = (self.file.share()?, self.family);
+        let backing = CacheFile { file, unix_secs, first_secs: FIRST_SEC, family };
         let owns = |key: &[u8]| plan.table().is_none_or(|table| table.find(key) == *number);
         Engine::open_for(config.clone(), *reservation, backing, &owns)
     }
@@ -103,14 +106,21 @@ fn find(plan: &Plan, file: &Path, user: Option<&Target>) -> Result<Vec<Found>, R
             (number, Some(table)) => memory_file::of_namespace(file, table.prefix(number)),
         };
         let path = path.ok_or_else(|| refuse(file, &io::ErrorKind::IsADirectory.into()))?;
-        let file = MemoryFile::open(&path, user).map_err(|error| refuse(&path, &error))?;
-        Ok(Found { file, plan: plan_of_one.clone() })
+        let opened = MemoryFile::open(&path, user).map_err(|error| refuse(&path, &error))?;
+        // Nobody has named this one: it must not be what another server was told to use.
+        let is_named = path == file;
+        let owner = opened.family().map_err(|error| refuse(&path, &error))?;
+        if !is_named && owner == Some(memory_file::family(&path)) {
+            let reason = "it is the file of another server with this -e; name another, or remove it";
+            return Err(refuse(&path, &io::Error::other(reason)));
+        }
+        Ok(Found { file: opened, plan: plan_of_one.clone(), family: memory_file::family(file) })
     };
     plan.engines.iter().filter(|plan| plan.keep == Keep::Warm).map(found).collect()
 }
 
-/// Removes the files of namespaces that are no longer kept warm. Errors: another process has one, or the directory
-/// cannot be read.
+/// Removes the files of namespaces that are no longer kept warm, and that of the default if it is not. Errors: another
+/// process has one, or the directory cannot be read.
 fn remove_left_over(file: &Path, caches: &[Found], user: Option<&Target>) -> Result<(), Refusal> {
     let used: BTreeSet<_> = caches.iter().map(|cache| cache.file.path()).collect();
     let beside = memory_file::of_namespaces(file, user).map_err(|error| {
@@ -121,12 +131,32 @@ fn remove_left_over(file: &Path, caches: &[Found], user: Option<&Target>) -> Res
         if used.contains(path) {
             continue;
         }
-        let left = match MemoryFile::open_left(path, user) {
-            Ok(Some(left)) => left,
-            Ok(None) => continue,
+        let alone = |why: &str| tracing::info!("left {} alone: {why}", path.display());
+        let left = match MemoryFile::open_left(path, memory_file::family(file), user) {
+            Ok(Left::Ours(left)) => left,
+            Ok(Left::Nothing) => continue,
+            Ok(Left::Unknown) => {
+                tracing::warn!(
+                    "left {} alone: it does not say which -e it belongs to, as those of earlier versions; remove it \
+                     if no server uses it, or old values may come back",
+                    path.display()
+                );
+                continue;
+            }
+            Ok(Left::Others) => {
+                alone("it belongs to another -e");
+                continue;
+            }
+            Ok(Left::NotLarders) => {
+                alone("it is not larder's");
+                continue;
+            }
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(refuse(path, &error)),
             // Nobody's who serves with these options.
-            Err(_) => continue,
+            Err(error) => {
+                alone(&error.to_string());
+                continue;
+            }
         };
         let mib = left.memory_bytes().unwrap_or_default() >> 20;
         left.remove(user).map_err(|error| refuse(path, &error))?;

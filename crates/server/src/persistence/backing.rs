@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_engine::{Backing, Change, Expiry, Hash, Issued, Kept, Position};
+use larder_engine::{Backing, Change, Expiry, Hash, Issued, Kept, Position, Replaced};
 use larder_store::Marks;
 use larder_store::commit::{self, Journal, Kind, Registers};
 
@@ -36,7 +36,7 @@ impl Backing for NamespaceBacking {
             Change::Delete { key, version, base_version } => {
                 commit::Change::new(Kind::Delete { version, base_version }, key, b"", self.is_sync)
             }
-            Change::Put(kept, pinnable, registers) => {
+            Change::Put { kept, pinnable, replaced, registers } => {
                 let kind = Kind::Put {
                     client_flags: kept.client_flags,
                     exptime_secs: exptime_secs(&self.clock, kept.expiry),
@@ -50,7 +50,10 @@ impl Backing for NamespaceBacking {
                     },
                 };
                 let value_bytes = kept.value.len() as u64;
-                let on_its_way = self.disk_quotas.on_its_way(self.number, kept.key, value_bytes);
+                let replaced_bytes = replaced.filter(|old| self.outlives_its_way(*old));
+                let replaced_bytes = replaced_bytes.map(|old| u64::from(old.value_bytes));
+                let on_its_way =
+                    self.disk_quotas.on_its_way(self.number, kept.key, value_bytes, replaced_bytes);
                 let change = match pinnable.pin() {
                     Some(value) => commit::Change::with_shared(kind, kept.key, Box::new(value), self.is_sync),
                     None => commit::Change::new(kind, kept.key, kept.value, self.is_sync),
@@ -109,6 +112,17 @@ impl Backing for NamespaceBacking {
         position
     }
 }
+
+impl NamespaceBacking {
+    /// Whether the store still counts an item when its successor comes there. It may not count one that has expired.
+    fn outlives_its_way(&self, old: Replaced) -> bool {
+        let now_secs = self.clock.now().secs;
+        old.expiry.secs().is_none_or(|secs| secs > now_secs.saturating_add(WAY_SECS_MAX))
+    }
+}
+
+/// A change is in the store within this time, unless the disk hangs.
+const WAY_SECS_MAX: u32 = 10;
 
 /// Unix time; 0: never.
 fn exptime_secs(clock: &Clock, expiry: Expiry) -> u64 {

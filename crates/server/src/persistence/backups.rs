@@ -17,8 +17,9 @@ use larder_store::commit::Journal;
 use larder_store::files::{DiskFiles, File, Files, Lock};
 use larder_store::{Manifest, Store, backup_stream};
 
+use self::stream::{ClientLoss, STALL_MAX, StreamSender, StreamWriter};
 pub(crate) use self::stream::{Producer, StreamReceiver};
-use self::stream::{StreamSender, StreamWriter};
+use crate::conn::client::Peer;
 
 /// The backups of a server.
 pub(crate) struct Backups {
@@ -29,6 +30,8 @@ pub(crate) struct Backups {
     is_stopping: Arc<AtomicBool>,
     /// Of the latest.
     copied_bytes: Arc<AtomicU64>,
+    /// How long the client of a stream may take nothing.
+    stall_max: Duration,
 }
 
 #[derive(Default)]
@@ -45,14 +48,25 @@ enum Wanted {
         /// The earlier backup that it follows.
         since: Option<String>,
     },
-    Stream(StreamSender),
+    Stream {
+        sender: StreamSender,
+        client: Peer,
+    },
 }
 
 impl Wanted {
     fn name(&self) -> &str {
         match self {
             Self::Directory { name, .. } => name,
-            Self::Stream(_) => STREAM_NAME,
+            Self::Stream { .. } => STREAM_NAME,
+        }
+    }
+
+    /// Who takes a stream.
+    fn client(&self) -> Option<Peer> {
+        match self {
+            Self::Directory { .. } => None,
+            Self::Stream { client, .. } => Some(*client),
         }
     }
 }
@@ -96,6 +110,7 @@ impl Backups {
             wake: Condvar::new(),
             is_stopping: Arc::default(),
             copied_bytes: Arc::default(),
+            stall_max: STALL_MAX,
         }
     }
 
@@ -108,10 +123,10 @@ impl Backups {
         self.want(Wanted::Directory { name: name_of(name)?, since: since.map(name_of).transpose()? })
     }
 
-    /// Begins a backup whose bytes the caller takes. Errors: another one is taken.
-    pub(crate) fn begin_stream(&self) -> Result<StreamReceiver, Error> {
-        let (sender, receiver) = stream::stream();
-        self.want(Wanted::Stream(sender)).map(|()| receiver)
+    /// Begins a backup whose bytes the caller takes for a client. Errors: another one is taken.
+    pub(crate) fn begin_stream(&self, client: Peer) -> Result<StreamReceiver, Error> {
+        let (sender, receiver) = stream::stream(self.stall_max);
+        self.want(Wanted::Stream { sender, client }).map(|()| receiver)
     }
 
     fn want(&self, wanted: Wanted) -> Result<(), Error> {
@@ -149,19 +164,23 @@ impl Backups {
     pub(super) fn serve(&self, store: &dyn Store, journal: &Journal, unix_secs: impl Fn() -> i64) {
         while let Some(wanted) = self.next() {
             self.wait_for_acknowledged(journal);
-            let name = wanted.name().to_owned();
+            let (name, client) = (wanted.name().to_owned(), wanted.client().map(tracing::field::display));
             let taken = match wanted {
                 Wanted::Directory { name, since } => self.back_up(store, &name, since.as_deref()),
-                Wanted::Stream(sender) => self.stream(store, sender, unix_secs()),
+                Wanted::Stream { sender, .. } => self.stream(store, sender, unix_secs()),
             };
+            match &taken {
+                Ok(_) => tracing::info!(name, client, "the backup is complete"),
+                // No fault of the store, nor of the disk.
+                Err(Failure::Client(loss)) => {
+                    tracing::warn!(name, client, "the backup was broken off: {loss}")
+                }
+                Err(error) => tracing::error!(name, client, "the backup failed: {error}"),
+            }
             let phase = match taken {
                 Ok(manifest) => Phase::Done { last_sequence: manifest.last_sequence() },
                 Err(error) => Phase::Failed(error.to_string()),
             };
-            match &phase {
-                Phase::Failed(error) => tracing::error!(name, "the backup failed: {error}"),
-                _ => tracing::info!(name, "the backup is complete"),
-            }
             let mut state = self.lock();
             if let Phase::Done { .. } = phase {
                 state.completed_unix_secs = Some(unix_secs());
@@ -214,12 +233,11 @@ impl Backups {
         let sender = Arc::new(sender);
         let writer = StreamWriter::new(Arc::clone(&sender), self.pace());
         let streamed = backup_stream(store, writer, u64::try_from(unix_secs).unwrap_or(0));
-        let manifest = streamed.map_err(|error| {
-            sender.cut(&error.to_string());
-            Failure::Store(error)
-        })?;
-        sender.drain(&self.pace())?;
-        Ok(manifest)
+        let drained = streamed.map_err(Failure::Store).and_then(|manifest| {
+            sender.drain(&self.pace())?;
+            Ok(manifest)
+        });
+        drained.map_err(|failure| sender.loss().map_or(failure, Failure::Client))
     }
 
     fn pace(&self) -> Arc<Pace> {
@@ -242,6 +260,8 @@ enum Failure {
     NoEarlier(String),
     Store(larder_store::Error),
     Io(io::Error),
+    /// The client of a stream did not take it.
+    Client(ClientLoss),
 }
 
 impl std::fmt::Display for Failure {
@@ -251,6 +271,7 @@ impl std::fmt::Display for Failure {
             Self::NoEarlier(name) => write!(f, "{name} is no complete backup to follow"),
             Self::Store(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
+            Self::Client(loss) => loss.fmt(f),
         }
     }
 }
@@ -405,6 +426,9 @@ impl Default for Pace {
 
 #[cfg(test)]
 mod tests {
+    use larder_store::files::sim::SimDisk;
+    use larder_store::{Entry, LogOptions, LogStore, Marks, Put};
+
     use super::*;
 
     #[test]
@@ -417,6 +441,48 @@ mod tests {
         }
     }
 
+    /// The store is in order then, and the log must not say otherwise.
+    #[test]
+    fn a_client_that_goes_away_is_no_failure_of_the_store() {
+        let (sender, receiver) = stream::stream(STALL_MAX);
+        drop(receiver);
+        let failure = Backups::new(None).stream(&store(0), sender, 0).expect_err("nobody takes it");
+        assert!(matches!(failure, Failure::Client(ClientLoss::Gone)), "{failure}");
+        assert_eq!(failure.to_string(), "the client has gone");
+    }
+
+    /// It would keep all others from a backup. One of a byte is stuck at its end, where all of it is in the queue.
+    #[test]
+    fn a_client_that_takes_nothing_is_given_up() {
+        for value_bytes in [1, 4 << 20] {
+            let (sender, _receiver) = stream::stream(Duration::from_millis(20));
+            let failure =
+                Backups::new(None).stream(&store(value_bytes), sender, 0).expect_err("nobody takes it");
+            assert!(matches!(failure, Failure::Client(ClientLoss::Slow)), "{failure}");
+        }
+    }
+
+    /// With one value of this length.
+    fn store(value_bytes: usize) -> LogStore {
+        let store =
+            LogStore::open_files(Arc::new(SimDisk::new()), LogOptions::default()).expect("a new store");
+        let value = vec![b'v'; value_bytes];
+        let put = Put {
+            key: b"key",
+            value: &[&value],
+            client_flags: 0,
+            exptime_secs: 0,
+            version: 1,
+            marks: Marks::NONE,
+            origin: 0,
+            base_version: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
+        };
+        store.append(&[Entry::Put(put)]).expect("there is room");
+        store
+    }
+
     #[test]
     fn only_one_is_taken_at_a_time_and_none_without_a_directory() {
         assert_eq!(Backups::new(None).begin(b"a", None), Err(Error::BackupNotAllowed));
@@ -425,7 +491,7 @@ mod tests {
         assert_eq!(backups.begin(b"b", Some(b"../a")), Err(Error::BadBackupName));
         assert_eq!(backups.begin(b"a", None), Ok(()));
         assert_eq!(backups.begin(b"b", None), Err(Error::BackupRunning));
-        assert_eq!(backups.begin_stream().map(drop), Err(Error::BackupRunning));
+        assert_eq!(backups.begin_stream(Peer::Unix).map(drop), Err(Error::BackupRunning));
         let latest = backups.latest().expect("it runs");
         assert_eq!((&latest.name[..], latest.phase.name()), ("a", "running"));
     }

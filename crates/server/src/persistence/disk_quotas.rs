@@ -1,8 +1,9 @@
 //! Quotas of disk: what the items of each namespace use in the store, and what is on its way there.
 //!
-//! A store of a value asks before it is made ([`DiskQuotas::admit`]). What it adds counts from the moment when it takes
-//! its place in the journal: first as on its way, then as appended, and for a moment as both. Several workers may be
-//! admitted at once, so a quota can be exceeded by one item of each.
+//! A store of a value asks before it is made ([`DiskQuotas::admit`]). What it takes more than
+//! what it replaces counts from the moment when it takes its place in the journal: first as on its way, then as
+//! appended, and for a moment as both. Several workers may be admitted at once, so a quota can be exceeded by one item
+//! of each.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
@@ -88,13 +89,23 @@ impl DiskQuotas {
         Some(DiskUse { bytes, is_complete: usage.is_complete() })
     }
 
-    /// Counts an item on its way to the store, if its namespace has a quota.
-    pub(super) fn on_its_way(&self, number: u8, key: &[u8], value_bytes: u64) -> Option<OnItsWay> {
+    /// Counts an item on its way to the store, if its namespace has a quota: for what it takes more than the item that
+    /// it replaces. What it takes less is free once the store has it. `replaced_bytes`: of the value of that item,
+    /// which is in the store, or on its way there, and counts until this one replaces it; `None`: that is not known.
+    pub(super) fn on_its_way(
+        &self,
+        number: u8,
+        key: &[u8],
+        value_bytes: u64,
+        replaced_bytes: Option<u64>,
+    ) -> Option<OnItsWay> {
         let share = self.shares.get(usize::from(number))?;
-        share
-            .has_quota
-            .load(Relaxed)
-            .then(|| OnItsWay::new(&share.on_its_way_bytes, record_bytes(key, value_bytes)))
+        if !share.has_quota.load(Relaxed) {
+            return None;
+        }
+        let replaced_bytes = replaced_bytes.map_or(0, |value_bytes| record_bytes(key, value_bytes));
+        let more_bytes = record_bytes(key, value_bytes).saturating_sub(replaced_bytes);
+        (more_bytes > 0).then(|| OnItsWay::new(&share.on_its_way_bytes, more_bytes))
     }
 }
 
@@ -107,3 +118,35 @@ fn record_bytes(key: &[u8], value_bytes: u64) -> u64 {
 }
 
 const RECORD_HEADER_BYTES: u64 = 48;
+
+#[cfg(test)]
+mod tests {
+    use larder_store::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn an_item_on_its_way_counts_for_what_it_takes_more() {
+        let table =
+            "[namespace.\"a:\"]\nkeep = \"store\"\ndisk = \"1m\"\n[namespace.\"b:\"]\nkeep = \"store\"";
+        let table = Table::parse(table).expect("two namespaces");
+        let quotas = DiskQuotas::default();
+        quotas.set(&table, &MemoryStore::new()).expect("counts");
+        let used = || quotas.used(1).expect("it is counted").bytes;
+        // 48 bytes, key and value, up to a multiple of 8.
+        for (value_bytes, replaced_bytes, expected) in [
+            (1_000, None, 1_056),
+            (1_000, Some(0), 1_056 - 56),
+            (1_000, Some(900), 1_056 - 952),
+            (1_000, Some(1_000), 0),
+            (1_000, Some(5_000), 0),
+            (u64::MAX, None, u64::MAX),
+        ] {
+            let way = quotas.on_its_way(1, b"a:1", value_bytes, replaced_bytes);
+            assert_eq!(used(), expected, "{value_bytes} in place of {replaced_bytes:?}");
+            drop(way);
+            assert_eq!(used(), 0);
+        }
+        assert!(quotas.on_its_way(2, b"b:1", 1_000, None).is_none(), "there is no quota");
+    }
+}

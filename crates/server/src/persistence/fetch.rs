@@ -101,8 +101,8 @@ impl FetchQueue {
     }
 }
 
-/// Looks up a key without waiting for the disk. `None`: that cannot be, or memory is being reclaimed. Else as
-/// [`fetch`].
+/// Looks up a key without waiting for the disk, and puts the item into memory. `WouldBlock` also where memory is being
+/// reclaimed.
 pub(super) fn try_fetch(
     store: &dyn Store,
     clock: &Clock,
@@ -110,16 +110,16 @@ pub(super) fn try_fetch(
     key: &[u8],
     hash: Hash,
     position: Position,
-) -> Option<bool> {
+) -> TryGet {
     let mut filled = None;
     let found = store.try_get(key, unix_secs(clock), &mut |meta, value| {
         filled = kept(clock, key, meta, value).map(|kept| guard.fill(hash, &kept, position));
     });
     match (found, filled) {
-        // Found without an item: it has expired since it was read.
-        (TryGet::Absent, _) | (TryGet::Found, None) => Some(false),
-        (TryGet::Found, Some(Filled::Filled | Filled::Changed)) => Some(true),
-        (TryGet::Found, Some(Filled::OutOfMemory | Filled::TryAgain)) | (TryGet::WouldBlock, _) => None,
+        // It has expired since it was read.
+        (TryGet::Found, None) => TryGet::Absent,
+        (TryGet::Found, Some(Filled::OutOfMemory | Filled::TryAgain)) => TryGet::WouldBlock,
+        (found, _) => found,
     }
 }
 

@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_measure::{Histogram, Snapshot};
-use larder_store::{
-    Budget, Cursor, Entry, Manifest, Meta, PendingFlush, Progress, Result, SequenceRange, Sink, Stats, Store,
-    TryGet,
-};
+use larder_store::commit::Destination;
+use larder_store::{Entry, Result, SequenceRange, Store};
 
 /// All meters of a store.
 pub(crate) struct Meters {
@@ -162,7 +160,7 @@ pub(super) struct TimedStore {
     pub(super) meters: Arc<Meters>,
 }
 
-impl Store for TimedStore {
+impl Destination for TimedStore {
     fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
         let since = self.meters.committer.begin();
         let result = self.store.append(entries);
@@ -175,60 +173,6 @@ impl Store for TimedStore {
         let result = self.store.sync();
         self.meters.committer.fsync.record(nanos(since.elapsed()), 1);
         result
-    }
-
-    fn may_contain(&self, key: &[u8]) -> bool {
-        self.store.may_contain(key)
-    }
-
-    fn get(&self, key: &[u8], now_unix_secs: u64, sink: &mut dyn Sink) -> Result<Option<Meta>> {
-        self.store.get(key, now_unix_secs, sink)
-    }
-
-    fn try_get(&self, key: &[u8], now_unix_secs: u64, found: &mut dyn FnMut(&Meta, &[u8])) -> TryGet {
-        self.store.try_get(key, now_unix_secs, found)
-    }
-
-    fn for_each_key(
-        &self,
-        cursor: &mut Cursor,
-        limit: usize,
-        now_unix_secs: u64,
-        visit: &mut dyn FnMut(&[u8], &Meta),
-    ) -> Result<bool> {
-        self.store.for_each_key(cursor, limit, now_unix_secs, visit)
-    }
-
-    fn pending_flushes(&self) -> Vec<PendingFlush> {
-        self.store.pending_flushes()
-    }
-
-    fn last_sequence(&self) -> u64 {
-        self.store.last_sequence()
-    }
-
-    fn durable_sequence(&self) -> u64 {
-        self.store.durable_sequence()
-    }
-
-    fn highest_version(&self) -> u64 {
-        self.store.highest_version()
-    }
-
-    fn stats(&self) -> Stats {
-        self.store.stats()
-    }
-
-    fn maintain(&self, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
-        self.store.maintain(budget, now_unix_secs)
-    }
-
-    fn backup(&self, target: &dyn larder_store::files::Files, since: Option<&Manifest>) -> Result<Manifest> {
-        self.store.backup(target, since)
-    }
-
-    fn close(&self) -> Result<()> {
-        self.store.close()
     }
 }
 

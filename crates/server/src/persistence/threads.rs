@@ -40,8 +40,7 @@ impl Threads {
         let observer = Persistence::commit_observer(shared, wake)?;
         let interval_micros = u64::try_from(settings.interval.as_micros()).ok();
         let timed = TimedStore { store: Arc::clone(&store), meters: Arc::clone(&persistence.meters) };
-        let committer =
-            Committer::new(Arc::clone(&persistence.journal), Arc::new(timed), observer, interval_micros);
+        let committer = Committer::new(Arc::clone(&persistence.journal), timed, observer, interval_micros);
         let committer = {
             let (shared, is_stopping) = (Arc::clone(shared), Arc::clone(&is_stopping));
             Builder::new()
@@ -110,7 +109,12 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
         Driver::Memory => Ok(Arc::new(MemoryStore::new())),
         Driver::Log => {
             let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
-            Ok(Arc::new(LogStore::open(&settings.directory, options)?))
+            let store = LogStore::open(&settings.directory, options)?;
+            if !store.removed_files().is_empty() {
+                let names = store.removed_files().join(", ");
+                tracing::warn!("removed files that the store's MANIFEST does not name: {names}");
+            }
+            Ok(Arc::new(store))
         }
         #[cfg(feature = "rocksdb")]
         Driver::RocksDb => {

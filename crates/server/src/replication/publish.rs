@@ -1,6 +1,6 @@
 //! The log, for sites that pull it.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,8 +12,9 @@ use larder_replication::entry::Entry;
 use larder_replication::link::{CopyRead, CopyStart, LogRead, Publisher, PublisherAction, admit};
 use larder_replication::state::{Expiry, Item, Register, State};
 use larder_replication::version::{site_of, unix_secs_of};
-use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, Put};
+use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
+use super::stream::PeerStream;
 use super::{Site, note};
 use crate::namespaces::is_replicated;
 use crate::shared::Shared;
@@ -56,10 +57,8 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
     }
 }
 
-fn serve(mut stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
+    let mut stream = PeerStream::accepted(stream, shared, site)?;
     let mut publisher = Publisher::new(
         Arc::clone(&site.settings),
         random::bytes()?,
@@ -73,12 +72,10 @@ fn serve(mut stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> 
         if site.is_stopping() {
             publisher.stop();
         }
-        stream.set_read_timeout(Some(pause))?;
-        match stream.read(&mut input) {
-            Ok(0) => break,
-            Ok(count) => publisher.receive(&input[..count], site.now()),
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(error),
+        match stream.read(&mut input, pause)? {
+            Some(0) => break,
+            Some(count) => publisher.receive(&input[..count], site.now()),
+            None => {}
         }
         served.sync();
         publisher.durable(site.store.durable_sequence());
@@ -131,7 +128,7 @@ impl Served<'_> {
         &mut self,
         action: PublisherAction,
         publisher: &mut Publisher,
-        stream: &mut TcpStream,
+        stream: &mut PeerStream,
     ) -> io::Result<()> {
         let site = self.site;
         match action {
@@ -189,38 +186,73 @@ impl Served<'_> {
     fn read_log(&self, after: u64, bytes_max: usize) -> io::Result<LogRead> {
         let (site, number) = (self.site, self.site.settings.site);
         let table = self.shared.namespaces.table();
-        let mut body = Vec::new();
-        let read = site.store.read_log(after, bytes_max, &mut |entry| {
-            if !entry.is_newest {
-                return;
+        let (mut body, mut failed, mut trusts_undurable) = (Vec::new(), None, false);
+        let read = site.store.read_log(after, bytes_max, &mut |entry| match entry.entry {
+            larder_store::Entry::Flush { prefix, except, version, by: FlushBy::Version }
+                if site_of(version) == number =>
+            {
+                let exceptions = except.iter().map(Vec::as_slice).collect();
+                Entry::Flush { prefix, exceptions, version }.encode(&mut body);
             }
-            match entry.entry {
-                larder_store::Entry::Flush { prefix, except, version, by: FlushBy::Version }
-                    if site_of(version) == number =>
+            larder_store::Entry::Note { name: note::BEAT, value } => {
+                if let Some(beat) = note::decode_beat(value) {
+                    Entry::Beat(beat).encode(&mut body);
+                }
+            }
+            _ => {
+                if let Some((key, state)) = state_of_entry(&entry.entry)
+                    && is_told(table.as_deref(), key)
                 {
-                    let exceptions = except.iter().map(Vec::as_slice).collect();
-                    Entry::Flush { prefix, exceptions, version }.encode(&mut body);
-                }
-                larder_store::Entry::Note { name: note::BEAT, value } => {
-                    if let Some(beat) = note::decode_beat(value) {
-                        Entry::Beat(beat).encode(&mut body);
-                    }
-                }
-                _ => {
-                    if let Some((key, state)) = state_of_entry(&entry.entry)
-                        && is_told(table.as_deref(), key)
-                    {
-                        let state = state.flushed(site.store.newest_flush_version(key));
-                        Entry::own_of_state(key, &state, number).for_each(|entry| entry.encode(&mut body));
-                    }
+                    let newest = match self.newest(key, &entry, &state, &mut trusts_undurable) {
+                        Ok(newest) => newest,
+                        Err(error) => {
+                            failed.get_or_insert(error);
+                            return;
+                        }
+                    };
+                    Entry::own_of_record(key, &state, &newest, number)
+                        .for_each(|entry| entry.encode(&mut body));
                 }
             }
         });
+        if let Some(error) = failed {
+            return Err(io::Error::other(error));
+        }
+        if trusts_undurable && !site.wait_durable(site.ask_for_sync()) {
+            return Err(io::Error::other("the store failed"));
+        }
         match read {
             Ok(read) => Ok(LogRead::Entries { to: read.through_sequence, body }),
             Err(larder_store::Error::TooFarBehind { .. }) => Ok(LogRead::Gone),
             Err(error) => Err(io::Error::other(error)),
         }
+    }
+
+    /// The state of a record's key by all records and flushes that are durable; if that is not known, the record's.
+    /// `trusts_undurable`: it goes by a flush which may not be durable. Then nothing of it is sent before that is.
+    fn newest(
+        &self,
+        key: &[u8],
+        entry: &LogEntry<'_>,
+        record: &State<&[u8]>,
+        trusts_undurable: &mut bool,
+    ) -> larder_store::Result<State<()>> {
+        let store = &self.site.store;
+        let flushed_below = store.newest_flush_version(key);
+        let newest = if entry.is_newest { None } else { Some(store.state(key)?) };
+        let durable = store.durable_sequence();
+        let record = record.map(|_| ());
+        let newest = match newest {
+            None => record,
+            Some(Some(state)) if state.sequence > durable => record,
+            Some(Some(state)) => state_of(&state, &[]).map(|_| ()),
+            // Flushed, or forgotten because everybody knows better.
+            Some(None) => State::default(),
+        };
+        let newest = newest.flushed(flushed_below);
+        let goes_by_flush = newest.is_unknown() || record.version() < flushed_below;
+        *trusts_undurable |= goes_by_flush && store.last_sequence() > durable;
+        Ok(newest)
     }
 
     /// States of all sites, and at first the flushes; not what may be forgotten at the horizon, if it is not 0.
@@ -335,14 +367,9 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
     })
 }
 
-pub(super) fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
 /// Seven peers, and what is left of their connections before.
 const CONNECTIONS_MAX: usize = 32;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const INPUT_BYTES: usize = 64 << 10;
 /// Between looks at what is durable by now.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(1);

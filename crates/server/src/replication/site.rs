@@ -88,11 +88,14 @@ impl Site {
         let incarnation = store.incarnation();
         let unsupported = |error: larder_store::Error| io::Error::other(format!("--site: {error}"));
         let beat = store.note(note::BEAT).and_then(|bytes| note::decode_beat(&bytes)).unwrap_or_default();
+        let own = store.note(note::OWN).and_then(|bytes| note::decode_own(&bytes));
+        let is_restored = own.is_some_and(|(site, known)| site == settings.site && known != incarnation);
         let positions: Vec<_> = store
             .notes()
             .iter()
             .filter(|(name, _)| note::is_position(name))
             .filter_map(|(_, bytes)| note::decode_position(bytes))
+            .map(|position| if is_restored { position.restored() } else { position })
             .collect();
         let members = Members::new(settings.site, beat, positions.iter().copied(), 0);
         store
@@ -104,22 +107,20 @@ impl Site {
                 is_replicated: true,
             })
             .map_err(unsupported)?;
-        match store.note(note::OWN).and_then(|bytes| note::decode_own(&bytes)) {
-            Some((site, _)) if site != settings.site => {
-                let error = format!("the store is that of site {site}, and --site says {}", settings.site);
-                return Err(io::Error::other(error));
-            }
-            // Restored from a backup: what this site gave since is not known, and was not further ahead.
-            Some((site, known)) if known != incarnation => {
-                journal.raise_replicated_versions(version_at(journal.unix_micros() + RESTORED_MICROS, site));
-            }
-            _ => {}
+        if let Some((site, _)) = own.filter(|(site, _)| *site != settings.site) {
+            let error = format!("the store is that of site {site}, and --site says {}", settings.site);
+            return Err(io::Error::other(error));
         }
-        journal.raise_replicated_versions(beat.clock);
+        if is_restored {
+            // What this site gave since is not known, and was not further ahead.
+            let micros = journal.unix_micros() + RESTORED_MICROS;
+            journal.raise_replicated_versions(version_at(micros, settings.site));
+        }
+        journal.raise_replicated_versions(beat.clock.max(members.highest_horizon()));
         let token = token.unwrap_or_else(|| Token::new(Vec::new()));
         let mut link = link::Settings::new(settings.site, incarnation, token);
         link.body_bytes_max = link.body_bytes_max.max(shared.settings.item_bytes_max as usize + (1 << 20));
-        let live = positions.into_iter().map(|position| (position.site, position)).collect();
+        let live = positions.iter().copied().map(|position| (position.site, position)).collect();
         let site = Self {
             settings: Arc::new(link),
             journal,
@@ -132,6 +133,11 @@ impl Site {
             peers: Mutex::default(),
             pullers: Mutex::default(),
         };
+        if is_restored {
+            positions.iter().for_each(|position| {
+                site.keep_standing(*position);
+            });
+        }
         site.submit_note(note::OWN, &note::encode_own(settings.site, incarnation), true);
         Ok(site)
     }

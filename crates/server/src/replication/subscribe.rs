@@ -1,28 +1,38 @@
 //! Pulling the log of a peer.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_replication::link::{Batch, CopyBegun, Subscriber, SubscriberAction};
 use larder_replication::members::{Cursor, Standing, Trust};
 use larder_replication::merge::Fit;
+use larder_replication::wire::CopyReason;
 use larder_store::Cursor as ScanCursor;
 use larder_store::commit::Outcome;
 
 use super::Site;
 use super::apply::{Applied, Applier};
-use super::publish::{PAUSE_MAX, PAUSE_MIN, is_timeout};
+use super::publish::{PAUSE_MAX, PAUSE_MIN};
+use super::stream::{PeerStream, ended};
+use crate::shared::Shared;
 use crate::startup::random;
 
 /// Pulls from the peer at this address until the site stops.
-pub(super) fn run(address: &str, site: &Site, applier: &mut Applier<'_>) {
+pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
     let mut backoff = BACKOFF_MIN;
     while !site.is_stopping() {
-        let mut pull =
-            Pull { address, site, applier, peer: 0, incarnation: 0, begun: None, unsynced: VecDeque::new() };
+        let mut pull = Pull {
+            address,
+            shared,
+            site,
+            applier,
+            peer: 0,
+            incarnation: 0,
+            begun: None,
+            unsynced: VecDeque::new(),
+        };
         let ended = pull.pull();
         let has_pulled = pull.peer != 0;
         site.with_peer(address, |figures| {
@@ -44,6 +54,7 @@ pub(super) fn run(address: &str, site: &Site, applier: &mut Applier<'_>) {
 /// A connection to a peer.
 struct Pull<'p, 's> {
     address: &'p str,
+    shared: &'p Shared,
     site: &'p Site,
     applier: &'p mut Applier<'s>,
     /// Its site; 0: not known yet.
@@ -59,9 +70,7 @@ struct Pull<'p, 's> {
 impl Pull<'_, '_> {
     fn pull(&mut self) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
-        let mut stream = connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let mut stream = PeerStream::connect(address, self.shared, site)?;
         let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
         let mut input = vec![0; INPUT_BYTES];
         let mut pause = PAUSE_MIN;
@@ -69,21 +78,16 @@ impl Pull<'_, '_> {
             if site.is_stopping() {
                 subscriber.stop();
             }
-            stream.set_read_timeout(Some(pause))?;
-            let mut is_busy = false;
-            match stream.read(&mut input) {
-                Ok(0) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::UnexpectedEof,
-                        "the peer closed the connection",
-                    ));
-                }
-                Ok(count) => {
-                    is_busy = true;
+            let received = stream.read(&mut input, pause)?;
+            match received {
+                Some(0) => return Err(ended("the peer closed the connection")),
+                Some(count) => {
                     subscriber.receive(&input[..count], site.now());
+                    if let Some(peer) = subscriber.peer().filter(|_| subscriber.is_pulling()) {
+                        site.members().note_heard(peer, site.now().micros);
+                    }
                 }
-                Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
+                None => {}
             }
             self.confirm(&mut subscriber);
             subscriber.tick(site.now());
@@ -91,7 +95,7 @@ impl Pull<'_, '_> {
                 self.perform(action, &mut subscriber, &mut stream)?;
             }
             // Nothing else wakes it for what has become durable.
-            pause = match is_busy || !self.unsynced.is_empty() {
+            pause = match received.is_some() || !self.unsynced.is_empty() {
                 true => PAUSE_MIN,
                 false => (pause * 2).min(PAUSE_MAX),
             };
@@ -115,7 +119,7 @@ impl Pull<'_, '_> {
         &mut self,
         action: SubscriberAction,
         subscriber: &mut Subscriber,
-        stream: &mut TcpStream,
+        stream: &mut PeerStream,
     ) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         match action {
@@ -143,6 +147,9 @@ impl Pull<'_, '_> {
             }
             SubscriberAction::CopyNeeded(reason) => {
                 tracing::info!(address, site = self.peer, "a copy of the peer is needed: {reason:?}");
+                if reason == CopyReason::Silent {
+                    site.members().count_anew(site.now().micros);
+                }
                 let trust = site.members().trust(self.peer, reason);
                 match trust {
                     Trust::Full => subscriber.copy(None),
@@ -166,14 +173,14 @@ impl Pull<'_, '_> {
             }
             SubscriberAction::CopyBegun(begun) => {
                 if begun.horizon != 0 && self.has_items_up_to(begun.horizon)? {
-                    let error = format!(
-                        "site {} has forgotten what this site may not know to be deleted: stop this site, empty its store, \
-                         and start it again, so that it takes a whole copy",
-                        self.peer
+                    tracing::error!(
+                        address,
+                        site = self.peer,
+                        "the peer has forgotten what this site may not know to be deleted: stop this site, empty its \
+                         store, and start it again, so that it takes a whole copy"
                     );
-                    tracing::error!(address, "{error}");
                     self.peer = 0;
-                    return Err(io::Error::other(error));
+                    return Err(io::Error::other("this site has to start with an empty store"));
                 }
                 site.with_peer(address, |figures| figures.is_copying = true);
                 self.begun = Some(begun);
@@ -219,6 +226,10 @@ impl Pull<'_, '_> {
         }
         let applied = self.applier.apply(&batch.body).map_err(|error| io::Error::other(error.to_string()))?;
         self.count(&applied, batch.body.len());
+        if let Some(beat) = applied.beat {
+            // What is older may be forgotten at one site, and known at another.
+            site.journal.raise_replicated_versions(beat.horizon);
+        }
         let cursor = Cursor { incarnation: self.incarnation, sequence: batch.to };
         let note = site.keep_cursor(self.peer, cursor, applied.beat);
         self.unsynced.push_back((batch.to, note));
@@ -280,21 +291,7 @@ impl Pull<'_, '_> {
     }
 }
 
-/// Names are looked up again each time.
-fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const INPUT_BYTES: usize = 64 << 10;
 const SCAN_BYTES: usize = 1 << 20;

@@ -78,7 +78,8 @@ impl Endpoints {
         let warnings = exposure::warnings(&self.listeners, &datagrams, needs_login);
         let http = exposure::http_warnings(&self.listeners, settings);
         let admin = exposure::admin_warnings(self.admin(), settings);
-        let warnings = warnings.into_iter().chain(http).chain(admin);
+        let backups = exposure::backup_warnings(self.admin(), settings);
+        let warnings = warnings.into_iter().chain(http).chain(admin).chain(backups);
         for warning in warnings.chain(exposure::certificate_warnings(&self.listeners, &settings.tls)) {
             tracing::warn!("{warning}");
         }

@@ -33,6 +33,24 @@ pub fn admin_warnings(listeners: &[Listener], settings: &Settings) -> Vec<String
     .collect()
 }
 
+/// One line for each admin listener that other machines reach without TLS, if it sends backups: who listens in has all
+/// items, and the token to get them again.
+pub fn backup_warnings(listeners: &[Listener], settings: &Settings) -> Vec<String> {
+    if settings.store.as_ref().is_none_or(|store| store.backup_token_file.is_none()) {
+        return Vec::new();
+    }
+    let has_tls =
+        |address: &Address| ListenerAccess::of(address, &settings.admin, &settings.tls).tls.is_some();
+    let warning = |Listener { address, .. }: &Listener| match address {
+        Address::Tcp(bound) if !address.is_local() && !has_tls(address) => Some(format!(
+            "admin HTTP at {bound} sends backups, and takes their token, without TLS: no --admin-tls; \
+             127.0.0.1 keeps it to this machine"
+        )),
+        _ => None,
+    };
+    listeners.iter().filter_map(warning).collect()
+}
+
 fn open_addresses<'l>(
     listeners: impl Iterator<Item = &'l Listener>,
     http: &HttpSettings,

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_engine::CacheFile;
+use larder_engine::{CacheFile, Owner};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::Uid;
 use rustix::fs::{FlockOperation, flock};
-use siphasher::sip128::SipHasher24;
+use siphasher::{sip, sip128};
 
 use crate::startup::privileges::{self, Rights, Target};
 
@@ -24,20 +24,66 @@ pub(crate) struct MemoryFile {
     file: File,
 }
 
+/// What an earlier process may have left in a file.
+pub(crate) enum Left {
+    /// Nothing: it is empty, or not there.
+    Nothing,
+    /// A cache of the family, now locked by this process.
+    Ours(MemoryFile),
+    /// A cache of another family.
+    Others,
+    /// A cache of an earlier version of larder, which did not note the family.
+    Unknown,
+    /// Something else than larder made it.
+    NotLarders,
+}
+
 impl MemoryFile {
     /// Opens or creates the file. Errors: nobody but the user who serves may own it, or write to it, since what it says
     /// is what clients get; or another process has it.
     pub(crate) fn open(path: &Path, user: Option<&Target>) -> io::Result<Self> {
-        Self::open_as(path, user, true)
+        let opened = Self::open_unlocked(path, user, true)?;
+        // What is no file the engine refuses.
+        if opened.file.metadata()?.is_file() {
+            lock(&opened.file)?;
+        }
+        Ok(opened)
     }
 
-    /// Opens what an earlier process left of a cache. `None`: it is something else. Errors: as above.
-    pub(crate) fn open_left(path: &Path, user: Option<&Target>) -> io::Result<Option<Self>> {
-        let file = Self::open_as(path, user, false)?;
-        Ok(CacheFile::is_left(file.file.try_clone()?)?.then_some(file))
+    /// Opens what an earlier process of a family left of a cache, and only that: others may be using theirs. Errors: as
+    /// above.
+    pub(crate) fn open_left(path: &Path, family: u64, user: Option<&Target>) -> io::Result<Left> {
+        let found = match Self::open_unlocked(path, user, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::Nothing),
+            found => found?,
+        };
+        if let Some(left) = found.left_of(family)? {
+            return Ok(left);
+        }
+        lock(&found.file)?;
+        // Another may have taken it meanwhile.
+        Ok(found.left_of(family)?.unwrap_or(Left::Ours(found)))
     }
 
-    fn open_as(path: &Path, user: Option<&Target>, is_created: bool) -> io::Result<Self> {
+    /// `None`: the family's.
+    fn left_of(&self, family: u64) -> io::Result<Option<Left>> {
+        Ok(match CacheFile::owner(&self.file)? {
+            Owner::Nobody => Some(Left::Nothing),
+            Owner::Other => Some(Left::NotLarders),
+            Owner::Larder { family: 0 } => Some(Left::Unknown),
+            Owner::Larder { family: found } => (found != family).then_some(Left::Others),
+        })
+    }
+
+    /// The family that the file belongs to by what it says itself, if it says it.
+    pub(crate) fn family(&self) -> io::Result<Option<u64>> {
+        Ok(match CacheFile::owner(&self.file)? {
+            Owner::Larder { family } if family != 0 => Some(family),
+            _ => None,
+        })
+    }
+
+    fn open_unlocked(path: &Path, user: Option<&Target>, is_created: bool) -> io::Result<Self> {
         let mut options = File::options();
         // No link, which others might have planted, and no wait for the other end of a FIFO.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
@@ -73,9 +119,6 @@ impl MemoryFile {
         if found.is_file() && found.mode() & 0o022 != 0 {
             let mode = found.mode() & 0o777;
             return Err(io::Error::other(format!("others may write to it (mode {mode:o})")));
-        }
-        if found.is_file() {
-            lock(&file)?;
         }
         Ok(Self { path: path.to_owned(), file })
     }
@@ -132,6 +175,13 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
+/// The family of the files that belong to one `-e FILE`, which lie in one directory: so the name of FILE alone says it,
+/// and they can move together. Never 0.
+pub(crate) fn family(file: &Path) -> u64 {
+    let name = file.file_name().unwrap_or_default();
+    sip::SipHasher24::new().hash(name.as_bytes()).max(1)
+}
+
 /// The file of a namespace beside that of the default: `FILE.ns-PREFIX`, with `%` and two digits for each byte that is
 /// not plain. Where that is too long for a name, `FILE.ns-~DIGEST`. `None`: `file` has no name.
 pub(crate) fn of_namespace(file: &Path, prefix: &[u8]) -> Option<PathBuf> {
@@ -149,7 +199,7 @@ pub(crate) fn of_namespace(file: &Path, prefix: &[u8]) -> Option<PathBuf> {
     }
     let mut chosen = name(&words)?;
     if chosen.len() > NAME_BYTES_MAX {
-        chosen = name(format!("~{:032x}", SipHasher24::new().hash(prefix).as_u128()).as_bytes())?;
+        chosen = name(format!("~{:032x}", sip128::SipHasher24::new().hash(prefix).as_u128()).as_bytes())?;
     }
     Some(file.with_file_name(chosen))
 }
@@ -189,6 +239,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn the_name_says_the_family() {
+        assert_eq!(family(Path::new("/dev/shm/cache")), family(Path::new("moved/cache")));
+        assert_ne!(family(Path::new("/dev/shm/cache")), family(Path::new("/dev/shm/cache.ns-a")));
+    }
 
     fn name(prefix: &[u8]) -> String {
         let path = of_namespace(Path::new("/dev/shm/cache"), prefix).expect("it has a name");

@@ -215,11 +215,15 @@ impl Draft {
         if peers.len() > PEERS_MAX {
             return refuse("--peer can be given up to 7 times");
         }
-        if listen.is_some_and(|address| !address.ip().is_loopback()) {
+        let tls = &self.settings.tls;
+        if listen.is_some_and(|address| !address.ip().is_loopback()) && !tls.is_enabled {
             return refuse(
-                "--replication-listen: an address of the loopback interface alone, since what follows the proof of the \
-                 token is not encrypted",
+                "--replication-listen: other machines may see only what TLS encrypts: it needs -Z, or an address of \
+                 the loopback interface",
             );
+        }
+        if tls.is_enabled && !peers.is_empty() && tls.ca_file.is_none() {
+            return refuse("--peer with -Z needs -o ssl_ca_cert=<file>, to check the peer's certificate");
         }
         if store.driver == Driver::RocksDb {
             return refuse("--site needs the log: --store-engine=rocksdb has no log that others could read");

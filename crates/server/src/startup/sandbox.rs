@@ -30,11 +30,11 @@ pub fn sandbox(reloaded: &[PathBuf], written: &[PathBuf], io: Io) -> Result<(), 
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
     };
     let is_fenced = close_file_system(reloaded, written).map_err(|error| refuse(&error))?;
-    // If no file can be opened anyway, a kernel without Landlock is enough.
     let names = |paths: &[PathBuf]| {
         let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
         names.join(", ")
     };
+    // If no file can be opened anyway, a kernel without Landlock is enough.
     if !is_fenced && !written.is_empty() {
         return Err(refuse(&format!(
             "this kernel has no Landlock, and without it the store in {} would leave all files writable",

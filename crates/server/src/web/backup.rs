@@ -11,6 +11,7 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use larder_protocol::Error;
 
 use super::state::State;
+use crate::conn::client::Peer;
 use crate::persistence::backups::StreamReceiver;
 
 pub(super) const PATH: &str = "/api/backup";
@@ -29,7 +30,7 @@ impl Body for Stream {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let piece = ready!(self.0.pieces.poll_recv(cx));
+        let piece = ready!(self.0.poll_piece(cx));
         Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(bytes.into()))))
     }
 
@@ -38,10 +39,10 @@ impl Body for Stream {
     }
 }
 
-/// Begins a backup. Errors: there is no store, or another backup is taken.
-pub(super) fn begin(state: &State) -> Result<StreamReceiver, Error> {
+/// Begins a backup for a client. Errors: there is no store, or another backup is taken.
+pub(super) fn begin(client: Peer, state: &State) -> Result<StreamReceiver, Error> {
     let persistence = state.shared.persistence.as_ref().ok_or(Error::BackupNotAllowed)?;
-    persistence.backups.begin_stream()
+    persistence.backups.begin_stream(client)
 }
 
 /// The body of a response.

@@ -11,6 +11,7 @@ use super::api::Refused;
 use super::endpoint::AdminEndpoint;
 use super::state::State;
 use super::{api, backup, metrics, page};
+use crate::conn::client::Peer;
 
 /// The response to a client.
 pub(super) type Reply = Response<backup::Content>;
@@ -77,11 +78,16 @@ fn answer_at_once<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &Sta
 }
 
 /// Answers a request. It may wait for others, and for the disk.
-pub(super) async fn answer<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
+pub(super) async fn answer<B>(
+    request: &Request<B>,
+    peer: Peer,
+    endpoint: &AdminEndpoint,
+    state: &State,
+) -> Reply {
     match answer_at_once(request, endpoint, state) {
         Some(reply) => reply,
         None if request.uri().path() == api::FLUSH => change(request.uri(), state).await,
-        None => state.renderer.in_turn(|| render(request, endpoint, state)).await,
+        None => state.renderer.in_turn(|| render(request, peer, endpoint, state)).await,
     }
 }
 
@@ -103,13 +109,13 @@ async fn change(uri: &Uri, state: &State) -> Reply {
 }
 
 /// Answers what is put together from all counters.
-fn render<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
+fn render<B>(request: &Request<B>, peer: Peer, endpoint: &AdminEndpoint, state: &State) -> Reply {
     let path = request.uri().path();
     if path == "/metrics" {
         return found(metrics::CONTENT_TYPE, metrics::text(state).into());
     }
     if path == backup::PATH {
-        return match backup::begin(state) {
+        return match backup::begin(peer, state) {
             Ok(receiver) => {
                 let producer = receiver.producer.clone();
                 let mut reply = reply("application/x-tar", backup::stream(receiver));

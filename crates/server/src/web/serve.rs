@@ -23,6 +23,7 @@ use super::endpoint::AdminEndpoint;
 use super::peers::Peers;
 use super::router;
 use super::state::State;
+use crate::conn::client::Peer;
 use crate::net::listeners::Address;
 use crate::persistence::backups::Producer;
 
@@ -108,25 +109,25 @@ async fn attend(endpoint: AdminEndpoint, places: &Arc<Places>, state: &Arc<State
             let listener = TcpListener::from_std(fd.into())?;
             let endpoint = Arc::new(endpoint);
             loop {
-                let stream = accepted(listener.accept().await).await;
-                admit(stream, &endpoint, places, state).await;
+                let Some((stream, address)) = accepted(listener.accept().await).await else { continue };
+                admit(stream, Peer::Tcp(address), &endpoint, places, state).await;
             }
         }
         Address::Unix(_) => {
             let listener = UnixListener::from_std(fd.into())?;
             let endpoint = Arc::new(endpoint);
             loop {
-                let stream = accepted(listener.accept().await).await;
-                admit(stream, &endpoint, places, state).await;
+                let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
+                admit(stream, Peer::Unix, &endpoint, places, state).await;
             }
         }
     }
 }
 
-/// The accepted connection. After an error, such as no descriptor, the next attempt waits a little.
-async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<S> {
+/// The accepted connection, and its address. After an error, such as no descriptor, the next attempt waits a little.
+async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<(S, A)> {
     match result {
-        Ok((stream, _)) => Some(stream),
+        Ok(accepted) => Some(accepted),
         Err(_) => {
             sleep(ACCEPT_PAUSE).await;
             None
@@ -135,15 +136,19 @@ async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<S> {
 }
 
 /// Starts serving a connection.
-async fn admit<S>(stream: Option<S>, endpoint: &Arc<AdminEndpoint>, places: &Arc<Places>, state: &Arc<State>)
-where
+async fn admit<S>(
+    stream: S,
+    peer: Peer,
+    endpoint: &Arc<AdminEndpoint>,
+    places: &Arc<Places>,
+    state: &Arc<State>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     static IDS: AtomicU64 = AtomicU64::new(0);
-    let Some(stream) = stream else { return };
     let id = IDS.fetch_add(1, Relaxed);
     let place = Place { id, places: Arc::clone(places) };
-    let connection = tokio::spawn(serve(stream, Arc::clone(endpoint), Arc::clone(state), place));
+    let connection = tokio::spawn(serve(stream, peer, Arc::clone(endpoint), Arc::clone(state), place));
     if places.enter(id, connection.abort_handle()) {
         // So that its descriptor is closed before the next one is accepted.
         yield_now().await;
@@ -151,23 +156,23 @@ where
 }
 
 /// Serves a connection until it ends, with TLS if the listener has it.
-async fn serve<S>(stream: S, endpoint: Arc<AdminEndpoint>, state: Arc<State>, place: Place)
+async fn serve<S>(stream: S, peer: Peer, endpoint: Arc<AdminEndpoint>, state: Arc<State>, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let Some(certificates) = endpoint.access.tls else {
-        return converse(stream, &endpoint, &state, &place).await;
+        return converse(stream, peer, &endpoint, &state, &place).await;
     };
     // Read for each connection, because certificates may have been reloaded.
     let Some(context) = state.shared.tls.as_ref().map(|tls| tls.context(certificates)) else { return };
     let handshake = TlsAcceptor::from(context).accept(stream);
     if let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, handshake).await {
-        converse(stream, &endpoint, &state, &place).await;
+        converse(stream, peer, &endpoint, &state, &place).await;
     }
 }
 
 /// Answers requests until the client has no more, or its time is over.
-async fn converse<S>(stream: S, endpoint: &AdminEndpoint, state: &State, place: &Place)
+async fn converse<S>(stream: S, peer: Peer, endpoint: &AdminEndpoint, state: &State, place: &Place)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -177,7 +182,7 @@ where
         place.renew();
         let producer = &producer;
         async move {
-            let response = router::answer(&request, endpoint, state).await;
+            let response = router::answer(&request, peer, endpoint, state).await;
             if let Some(of_response) = response.extensions().get::<Producer>() {
                 place.leave();
                 *producer() = Some(of_response.clone());
@@ -186,7 +191,9 @@ where
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
+    // Who sends no more may still read. Who has gone is noticed when bytes are sent, or at the end of its time.
+    http.half_close(true)
+        .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
         .max_headers(HEADERS_MAX);

@@ -1,7 +1,7 @@
 //! A backup as a stream over the operators' HTTP.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::thread;
 
 use larder_conformance::folder::Folder;
@@ -95,8 +95,36 @@ fn a_client_that_goes_away_ends_its_backup_and_another_can_be_taken() {
     stream.read_exact(&mut [0; 1000]).expect("it begins");
     let (head, _) = ask(&server, "GET", TOKEN);
     assert!(head.starts_with("HTTP/1.0 409 "), "one at a time: {head}");
+    let client = stream.local_addr().expect("is connected");
     drop(stream);
     eventually(|| server.cache("stats store\r\n").contains("STAT backup_state failed"));
+    // Why, and by whom.
+    let said =
+        format!(" WARN the backup was broken off: the client has gone name=\"-\" client=tcp:{client}\n");
+    assert!(server.log().contains(&said), "{}", server.log());
     let (_, body) = ask(&server, "GET", TOKEN);
     verify_stream(&mut &body[..]).expect("it is whole");
+}
+
+/// As `nc -N` does: who has sent all may still read.
+#[test]
+fn a_client_that_sends_no_more_gets_its_backup() {
+    let folder = Folder::create();
+    let server = start(&folder, 6000, &[]);
+    let asked = |path: &str, headers: &str| {
+        let mut stream = TcpStream::connect(server.admin).expect("larderd listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").expect("larderd reads");
+        stream.shutdown(Shutdown::Write).expect("is connected");
+        let mut response = Vec::new();
+        // It ends with the response, since nothing can follow.
+        stream.read_to_end(&mut response).expect("it ends");
+        String::from_utf8_lossy(&response).into_owned()
+    };
+    let probed = asked("/healthz", "");
+    assert!(probed.starts_with("HTTP/1.1 200 ") && probed.ends_with("\r\n\r\nok\n"), "{probed}");
+    let response = asked("/api/backup", TOKEN);
+    assert!(response.starts_with("HTTP/1.1 200 "), "{}", &response[..response.len().min(200)]);
+    // The last of its chunks.
+    assert!(response.len() > ITEMS * 6000 && response.ends_with("\r\n0\r\n\r\n"), "{}", response.len());
+    eventually(|| server.cache("stats store\r\n").contains("STAT backup_state done"));
 }

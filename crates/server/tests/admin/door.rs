@@ -1,8 +1,9 @@
 //! Who is let in, and what a client may do to the server.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -10,7 +11,8 @@ use std::time::Duration;
 use larder_conformance::folder::Folder;
 use larder_conformance::server::eventually;
 
-use crate::server::{Larderd, converse};
+use crate::server::{Larderd, converse, is_root};
+use crate::tls::identity;
 
 const PATHS: [&str; 9] = [
     "/metrics",
@@ -109,19 +111,64 @@ fn a_door_that_others_can_reach_is_warned_of() {
         [("0.0.0.0:0", false, true), ("0.0.0.0:0", true, false), ("127.0.0.1:0", false, false)]
     {
         let folder = Folder::create();
-        let token_file = folder.write("token", "correct-horse-battery");
-        let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
-        larderd.args(["-l", "127.0.0.1", "-p", "-1", "-v", "--admin-listen", address]).stderr(Stdio::piped());
-        if token {
-            larderd.arg("--admin-token-file").arg(&token_file);
-        }
-        let mut child = larderd.spawn().expect("larderd is built");
-        let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-        let said = lines.take_while(|line| !line.contains("Serving pid=")).collect::<Vec<_>>().join("\n");
-        child.kill().expect("it is ours");
-        child.wait().expect("it ends");
+        folder.write("token", "correct-horse-battery");
+        let token_file = folder.arg("token");
+        let options = ["--admin-listen", address, "--admin-token-file", &token_file];
+        let said = said_at_start(&options[..if token { 4 } else { 2 }]);
         assert_eq!(said.contains(" WARN admin HTTP at 0.0.0.0:"), is_open, "{said}");
     }
+}
+
+/// Who listens in has all items, and the token to get them again.
+#[test]
+fn backups_that_are_sent_in_the_open_are_warned_of() {
+    let folder = Folder::create();
+    folder.write("token", "correct-horse-battery");
+    folder.write("server.pem", identity().0);
+    let (store, token) = (folder.arg("store"), folder.arg("token"));
+    let tls = format!("ssl_chain_cert={}", folder.arg("server.pem"));
+    let kept = ["--admin-token-file", &token, "--store", &store];
+    let (streams, tls) = (["--backup-token-file", &token], ["--admin-tls", "-Z", "-o", &tls]);
+    for (address, options, is_plain) in [
+        ("0.0.0.0:0", &streams[..], true),
+        ("127.0.0.1:0", &streams, false),
+        ("0.0.0.0:0", &[], false),
+        ("0.0.0.0:0", &[&streams[..], &tls].concat(), false),
+    ] {
+        let said = said_at_start(&[&["--admin-listen", address][..], &kept, options].concat());
+        let warning = "sends backups, and takes their token, without TLS";
+        assert_eq!(said.contains(warning), is_plain, "{said}");
+    }
+}
+
+#[test]
+fn token_files_that_others_can_read_are_warned_of() {
+    let folder = Folder::create();
+    let path = folder.write("token", "correct-horse-battery");
+    for (mode, warning) in
+        [(0o644, Some("mode 644")), (0o602, Some("mode 602")), (0o640, None), (0o600, None)]
+    {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("the folder is ours");
+        let said =
+            said_at_start(&["--admin-listen", "127.0.0.1:0", "--admin-token-file", &folder.arg("token")]);
+        assert_eq!(said.contains("--admin-token-file: others can read"), warning.is_some(), "{said}");
+        assert!(said.contains(warning.unwrap_or_default()), "{said}");
+    }
+}
+
+/// The log of a start with these options.
+fn said_at_start(options: &[&str]) -> String {
+    let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
+    larderd.args(["-l", "127.0.0.1", "-p", "-1", "-v"]).args(options).stderr(Stdio::piped());
+    if is_root() {
+        larderd.args(["-u", "root"]);
+    }
+    let mut child = larderd.spawn().expect("larderd is built");
+    let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    let said = lines.take_while(|line| !line.contains("Serving pid=")).collect::<Vec<_>>().join("\n");
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    said
 }
 
 /// A page of somebody else's could call a loopback listener by a name of its own.

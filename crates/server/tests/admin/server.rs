@@ -1,9 +1,9 @@
 //! A larderd with an admin listener, and what it takes to ask it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Dropping it kills the process.
 pub(crate) struct Larderd {
     child: Child,
+    /// With its log.
+    folder: Folder,
     pub(crate) cache: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
@@ -34,7 +36,8 @@ impl Larderd {
         if is_root() {
             command.args(["-u", "root"]);
         }
-        command.env("MEMCACHED_PORT_FILENAME", &port_file).stderr(Stdio::null());
+        let log = File::create(folder.file("log")).expect("the folder is ours");
+        command.env("MEMCACHED_PORT_FILENAME", &port_file).stderr(log);
         let child = command.spawn().expect("larderd is built");
         let deadline = Instant::now() + Duration::from_secs(60);
         let ports = loop {
@@ -49,7 +52,7 @@ impl Larderd {
             let port = line.and_then(|port| port.trim().parse().ok()).expect("it has been bound");
             SocketAddr::from((Ipv4Addr::LOCALHOST, port))
         };
-        let server = Self { child, cache: address("TCP INET:"), admin: address("ADMIN INET:") };
+        let server = Self { child, folder, cache: address("TCP INET:"), admin: address("ADMIN INET:") };
         // One that speaks TLS cannot be asked as simply.
         let is_ready = || options.contains(&"--admin-tls") || server.get("/readyz").status == 200;
         while !is_ready() {
@@ -62,6 +65,11 @@ impl Larderd {
     /// Lets it read files again. Returns before it has.
     pub(crate) fn reload(&self) {
         kill_process(Pid::from_child(&self.child), Signal::HUP).expect("it runs");
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.file("log")).expect("it was made")
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -112,6 +120,6 @@ pub(crate) fn converse(stream: &mut (impl Read + Write), request: &str) -> Reply
     Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
 }

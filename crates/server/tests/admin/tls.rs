@@ -35,7 +35,7 @@ fn with_tls_there_is_no_way_around_it() {
 }
 
 /// A certificate of `localhost`, as a file with it and its key has it, and as it goes over the wire.
-fn identity() -> (String, CertificateDer<'static>) {
+pub(crate) fn identity() -> (String, CertificateDer<'static>) {
     let identity = generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     (identity.cert.pem() + &identity.signing_key.serialize_pem(), identity.cert.der().clone())
 }

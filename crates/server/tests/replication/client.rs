@@ -8,7 +8,7 @@ use larder_conformance::server::Server;
 
 /// An item as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Lookup {
     value: Vec<u8>,
     flags: String,
     cas: String,
@@ -19,12 +19,14 @@ pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
     pub(crate) fn of(server: &Server) -> Self {
-        Self(BufReader::new(server.connect().expect("larderd listens")))
+        // The last listener has no TLS.
+        let address = server.addresses().last().expect("it listens");
+        Self(BufReader::new(TcpStream::connect(address).expect("larderd listens")))
     }
 
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
-        self.0.read_line(&mut line).expect("larderd answers");
+        assert_ne!(self.0.read_line(&mut line).expect("larderd answers"), 0, "larderd hung up");
         line.trim_end().to_owned()
     }
 
@@ -34,7 +36,7 @@ impl Client {
     }
 
     /// What each key has.
-    pub(crate) fn look_up(&mut self, keys: &[String]) -> Vec<Option<Seen>> {
+    pub(crate) fn look_up(&mut self, keys: &[String]) -> Vec<Option<Lookup>> {
         let mut seen = Vec::new();
         for keys in keys.chunks(100) {
             let requests: String = keys.iter().map(|key| format!("mg {key} v f t c\r\n")).collect();
@@ -46,7 +48,7 @@ impl Client {
         seen
     }
 
-    fn item(&mut self) -> Option<Seen> {
+    fn item(&mut self) -> Option<Lookup> {
         let line = self.line();
         let words: Vec<_> = line.split(' ').collect();
         let &["VA", length, flags, ttl, cas] = words.as_slice() else {
@@ -55,7 +57,7 @@ impl Client {
         };
         let mut value = vec![0; length.parse::<usize>().expect("a length") + 2];
         self.0.read_exact(&mut value).expect("larderd sends the value");
-        Some(Seen { value, flags: flags.into(), cas: cas.into(), has_expiry: ttl != "t-1" })
+        Some(Lookup { value, flags: flags.into(), cas: cas.into(), has_expiry: ttl != "t-1" })
     }
 
     /// So many changes at once.

@@ -4,15 +4,19 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use larder_engine::{Engine, Now};
+use larder_server::access::Hosts;
 use larder_server::clock::Clock;
-use larder_server::conn::client;
+use larder_server::conn::client::{self, Peer};
 use larder_server::conn::output::{Output, Pieces as _};
 use larder_server::conn::session::{Context, Next, OUTPUT_BYTES_MAX, Session, Window};
-use larder_server::conn::waiter::Turns;
-use larder_server::namespaces::{self, Handles, Namespaces, NamespacesFile, Plan, WarmCaches};
+use larder_server::conn::waiter::{Turns, Waiting};
+use larder_server::namespaces::{self, BackingOf, Handles, Namespaces, NamespacesFile, Plan, WarmCaches};
 use larder_server::observe::measure::Recorder;
+use larder_server::persistence::Persistence;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
+use larder_store::MemoryStore;
+use larder_store::commit::JournalConfig;
 
 /// A server without listeners.
 pub(crate) struct Server {
@@ -23,6 +27,8 @@ pub(crate) struct Server {
     pub(crate) requests_max: u32,
     /// The time, if the clock stands still.
     pub(crate) now: Option<Now>,
+    /// What its clients are.
+    pub(crate) peer: Peer,
 }
 
 /// A client of it, and what it was answered.
@@ -38,17 +44,36 @@ pub(crate) struct Client {
 
 impl Server {
     pub(crate) fn new(settings: Settings) -> Self {
+        let clock = Arc::new(Clock::start());
+        // A journal without a committer.
+        let journal = JournalConfig {
+            bytes_max: 1 << 20,
+            changes_max: JOURNAL_CHANGES_MAX,
+            site: 0,
+            highest_version: 0,
+            clock: Box::new(StillClock),
+        };
+        let store = settings.store.clone();
+        let persistence =
+            store.map(|store| Persistence::with_journal(1, &store, Arc::clone(&clock), journal));
+        let backing = persistence
+            .as_ref()
+            .map(|persistence| |namespace: &namespaces::StoredNamespace| persistence.backing(namespace));
         let config = settings.engine_config([1, 2]);
         let namespaces = match NamespacesFile::read(&settings).unwrap() {
             None => Namespaces::single(Engine::new(config).unwrap()),
             file => {
                 let plan = Plan::new(file, &settings, &config).unwrap();
-                namespaces::build(plan, &settings, None, WarmCaches::default()).unwrap()
+                let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
+                namespaces::build(plan, &settings, backing, WarmCaches::default()).unwrap()
             }
         };
-        let shared = Shared::new(namespaces, settings, Arc::new(Clock::start())).unwrap();
+        let shared = Shared::new(namespaces, settings, clock).unwrap().with_persistence(persistence);
+        if shared.persistence.is_some() {
+            Persistence::open(&shared, Arc::new(MemoryStore::new())).unwrap();
+        }
         let handles = shared.namespaces.handles_of(0).unwrap();
-        Self { recorder: shared.recorder(0), shared, handles, requests_max: 20, now: None }
+        Self { recorder: shared.recorder(0), shared, handles, requests_max: 20, now: None, peer: Peer::Udp }
     }
 
     fn now(&self) -> Now {
@@ -82,7 +107,7 @@ impl Server {
                 counters: &self.shared.counters[0],
                 recorder: &self.recorder,
                 worker: 0,
-                client: &client::Client::of_datagrams(),
+                client: &client::Client::new(0, self.peer, 0, Hosts::Any, 0),
                 turns: &Turns::new(u32::MAX),
             };
             let guards = self.handles.pin(now);
@@ -101,6 +126,8 @@ impl Server {
             client.replies.extend(bytes_of(&output));
             match fed.next {
                 Next::Read | Next::Send => return,
+                // Nobody commits.
+                Next::Wait(Waiting::Commit(_)) => return,
                 // A client that watches belongs to the control thread from then on.
                 Next::Close(_) | Next::Watch(_) => client.is_closed = true,
                 Next::Wait(_) => {}
@@ -122,4 +149,15 @@ fn bytes_of(output: &Output<'_>) -> Vec<u8> {
     bytes
 }
 
+/// A clock of versions.
+struct StillClock;
+
+impl larder_store::commit::Clock for StillClock {
+    fn unix_micros(&self) -> u64 {
+        1_800_000_000_000_000
+    }
+}
+
 const FEEDS_MAX: u32 = 100_000;
+/// So many changes fill the journal.
+pub(crate) const JOURNAL_CHANGES_MAX: usize = 64;

@@ -1,10 +1,16 @@
 //! Conversations with namespaces, split at every point. Expected replies: docs/guides/namespaces.md.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use larder_conformance::folder::Folder;
+use larder_engine::{Store, Stored};
+use larder_policy::Keep;
+use larder_server::conn::client::Peer;
+use larder_server::persistence::StoreSettings;
 use larder_server::startup::settings::Settings;
 
+use crate::harness::{Client, JOURNAL_CHANGES_MAX, Server};
 use crate::small;
 use crate::splits::for_each_split;
 
@@ -62,4 +68,56 @@ fn large_values_live_in_their_namespace() {
              STORED\r\nVALUE a:2 0 250000\r\n{fits}\r\nVALUE b 0 700000\r\n{default}\r\nEND\r\nMN\r\n"
         ),
     );
+}
+
+/// A value that cannot be buffered is refused while it arrives: the old item of who may not write stays.
+#[test]
+fn a_refused_value_removes_nothing_of_who_may_not_write() {
+    let folder = Folder::create();
+    let file = "[namespace.\"ro:\"]\nread_only = true\nmemory = \"128m\"\nitem_bytes_max = 8192\n";
+    let mut settings = Settings {
+        memory_bytes: 256 << 20,
+        namespaces_file: Some(folder.write("namespaces.toml", file)),
+        ..small()
+    };
+    settings.accepted.read_buf_bytes_max = 1;
+    let mut server = Server::new(settings);
+    let engine = Arc::clone(&server.shared.namespaces.engines()[1]);
+    let mut handle = engine.handle().unwrap();
+    let now = server.shared.clock.now();
+    let guard = handle.pin(now);
+    assert!(matches!(guard.store(guard.prepare(b"ro:1"), &Store::set(b"ro:1", b"x")), Stored::Stored { .. }));
+    drop(guard);
+
+    let mut client = Client::default();
+    let value = "v".repeat(20_000);
+    server.receive(&mut client, format!("set ro:1 0 0 20000\r\n{}", &value[..100]).as_bytes());
+    server.receive(&mut client, format!("{}\r\nget ro:1\r\nmn\r\n", &value[100..]).as_bytes());
+    let replies = String::from_utf8(client.replies).unwrap();
+    assert_eq!(replies, "SERVER_ERROR namespace is read-only\r\nVALUE ro:1 0 1\r\nx\r\nEND\r\nMN\r\n");
+}
+
+/// Where the journal is full, a value that is too large waits as a change does: it would remove the old one.
+#[test]
+fn a_refused_value_is_a_change_that_the_journal_admits() {
+    let folder = Folder::create();
+    let file = "[namespace.\"s:\"]\nkeep = \"store\"\ndurability = \"os\"\nmemory = \"2m\"\nitem_bytes_max = \"300k\"\n";
+    let settings = Settings {
+        namespaces_file: Some(folder.write("namespaces.toml", file)),
+        keep: Some(Keep::Cache),
+        store: Some(StoreSettings::default()),
+        ..small()
+    };
+    let mut server = Server { peer: Peer::Unix, ..Server::new(settings) };
+    let changes = |server: &Server| server.shared.persistence.as_ref().unwrap().journal().load().0;
+    let mut client = Client::default();
+    for number in 0..JOURNAL_CHANGES_MAX {
+        server.receive(&mut client, format!("set s:{number} 0 0 1\r\nx\r\n").as_bytes());
+    }
+    assert_eq!(client.replies, "STORED\r\n".repeat(JOURNAL_CHANGES_MAX).as_bytes());
+    assert_eq!(changes(&server), JOURNAL_CHANGES_MAX as u64);
+    client.replies.clear();
+    server.receive(&mut client, b"set s:0 0 0 310000\r\nvvv");
+    assert_eq!(String::from_utf8(client.replies).unwrap(), "");
+    assert_eq!(changes(&server), JOURNAL_CHANGES_MAX as u64);
 }

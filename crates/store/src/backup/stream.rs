@@ -48,13 +48,13 @@ pub fn verify_stream(input: &mut dyn Read) -> Result<StreamReport> {
     Ok(StreamReport { files: received.files.len() as u64, bytes })
 }
 
-/// Makes a store of a streamed backup, in a directory that has none.
+/// Makes a store of a streamed backup, in an empty directory.
 ///
 /// The stream is not trusted: it makes plain files in this directory only, replaces none, and takes bounded memory.
 /// After an error none of its files is left. Until it has ended, nobody can open the directory.
 ///
 /// Errors: `Corrupt`, with the byte of the stream, if it is cut, damaged or no backup; `Invalid` if the directory has a
-/// store.
+/// store, `NotEmpty` if it has other files.
 pub fn restore_stream(input: &mut dyn Read, target: &dyn Files) -> Result<Manifest> {
     let restoring = Restoring::begin(target)?;
     let received = receive::receive(input, &mut |name| restoring.create(name).map(Some))?;

@@ -11,8 +11,28 @@ use std::sync::Arc;
 
 use super::change::Change;
 use super::journal::{Journal, Refusal};
-use crate::error::Error;
+use crate::entry::{Entry, SequenceRange};
+use crate::error::{Error, Result};
 use crate::store::Store;
+
+/// Where a committer writes: a [`Store`], or what is around one.
+pub trait Destination: Send + Sync {
+    /// [`Store::append`].
+    fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange>;
+
+    /// [`Store::sync`].
+    fn sync(&self) -> Result<u64>;
+}
+
+impl<S: Store + ?Sized> Destination for Arc<S> {
+    fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
+        (**self).append(entries)
+    }
+
+    fn sync(&self) -> Result<u64> {
+        (**self).sync()
+    }
+}
 
 /// Learns what the committer did.
 pub trait Observer: Send + Sync {
@@ -46,7 +66,7 @@ pub enum Step {
 /// Appends and syncs.
 pub struct Committer {
     journal: Arc<Journal>,
-    store: Arc<dyn Store>,
+    store: Box<dyn Destination>,
     observer: Arc<dyn Observer>,
     /// Changes that need no fsync of their own are made durable within this time; `None`: when the store is closed.
     interval_micros: Option<u64>,
@@ -65,13 +85,13 @@ impl Committer {
     /// A committer of this journal, its only one.
     pub fn new(
         journal: Arc<Journal>,
-        store: Arc<dyn Store>,
+        store: impl Destination + 'static,
         observer: Arc<dyn Observer>,
         interval_micros: Option<u64>,
     ) -> Self {
         Self {
             journal,
-            store,
+            store: Box::new(store),
             observer,
             interval_micros,
             unsynced_since_micros: None,
@@ -253,7 +273,7 @@ impl Committer {
     }
 }
 
-fn append(store: &dyn Store, batch: &[Change]) -> Result<(), Error> {
+fn append(store: &dyn Destination, batch: &[Change]) -> Result<()> {
     let values: Vec<[&[u8]; 1]> = batch.iter().map(|change| [change.value()]).collect();
     let entries: Vec<_> =
         batch.iter().zip(&values).filter_map(|(change, value)| change.entry(value)).collect();

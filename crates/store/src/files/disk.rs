@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +17,10 @@ use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::{File, Files, Lock};
 
+/// Values are for the owner alone, whatever the umask is.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+
 /// A directory of the system.
 #[derive(Debug)]
 pub struct DiskFiles {
@@ -24,11 +28,19 @@ pub struct DiskFiles {
 }
 
 impl DiskFiles {
-    /// Of this directory, which is made if it is missing (and its own name made durable).
+    /// Of this directory, which is made if it is missing (and its own name made durable), for its owner alone.
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         if !dir.is_dir() {
-            fs::create_dir_all(&dir)?;
+            if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                // Whoever serves may be another user than who makes them, and has to get through.
+                fs::create_dir_all(parent)?;
+            }
+            match fs::DirBuilder::new().mode(DIR_MODE).create(&dir) {
+                // Another process was quicker.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+                made => made?,
+            }
             // Every ancestor whose entry may be new. One that may not be read needs no sync: we could not make it.
             for ancestor in dir.ancestors().skip(1) {
                 let ancestor = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
@@ -60,7 +72,8 @@ impl DiskFiles {
 
 impl Files for DiskFiles {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let file = fs::File::options().read(true).write(true).create_new(true).open(self.path(name))?;
+        let mut options = fs::File::options();
+        let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(self.path(name))?;
         Ok(Arc::new(DiskFile { file }))
     }
 
@@ -102,7 +115,10 @@ impl Files for DiskFiles {
 
     fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>> {
         let mut options = fs::File::options();
-        let file = self.open_regular(name, options.read(true).write(true).create(true).truncate(false))?;
+        let file = self.open_regular(
+            name,
+            options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE),
+        )?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(DiskLock { _file: file }))
     }
@@ -217,3 +233,23 @@ struct DiskLock {
 }
 
 impl Lock for DiskLock {}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone() {
+        let folder = std::env::temp_dir().join(format!("larder-disk-{}", std::process::id()));
+        let dir = folder.join("store");
+        let files = DiskFiles::open(&dir).expect("a directory");
+        files.create("made").expect("creates");
+        let _lock = files.lock("locked").expect("locks");
+        let mode = |path: &Path| fs::metadata(path).expect("is there").mode() & 0o777;
+        let modes = [mode(&dir), mode(&dir.join("made")), mode(&dir.join("locked"))];
+        fs::remove_dir_all(&folder).expect("removes");
+        assert_eq!(modes, [0o700, 0o600, 0o600]);
+    }
+}

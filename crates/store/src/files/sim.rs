@@ -108,6 +108,8 @@ struct SimInode {
     pending: Vec<ByteChange>,
     /// Changes that are durable.
     synced_changes: usize,
+    /// A read that touches one of these bytes fails, each time.
+    unreadable: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -285,6 +287,14 @@ impl SimDisk {
             None => state.synced_names + state.pending_names.len(),
         };
         Ok(SimSync { disk: self.clone(), inode, changes })
+    }
+
+    /// A byte of a file can no longer be read, as one of a bad sector.
+    pub fn spoil(&self, name: &str, offset: u64) -> io::Result<()> {
+        let mut state = self.lock();
+        let inode = state.inode(name)?;
+        state.files[inode].unreadable.push(offset);
+        Ok(())
     }
 
     /// Inverts one bit of a file, as a failing disk does.
@@ -515,6 +525,10 @@ impl File for SimFile {
         let mut state = self.disk.lock();
         state.has_power()?;
         state.counts.reads += 1;
+        let wanted = offset..offset + buffer.len() as u64;
+        if state.files[self.inode].unreadable.iter().any(|byte| wanted.contains(byte)) {
+            return Err(Errno::IO.into());
+        }
         let bytes = state.files[self.inode].now.get(offset as usize..).unwrap_or_default();
         let count = bytes.len().min(buffer.len());
         buffer[..count].copy_from_slice(&bytes[..count]);

@@ -15,7 +15,7 @@ use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
-use crate::flushes::{FlushMark, PendingMark, encode_exceptions};
+use crate::flushes::encode_exceptions;
 use crate::usage::PrefixUsage;
 use crate::validate::{exceptions_bytes, validate_batch, validate_notes};
 
@@ -33,7 +33,7 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
 }
 
 fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
-    store.writable()?;
+    store.read_only.check()?;
     {
         let notes = store.notes.read().unwrap_or_else(PoisonError::into_inner);
         validate_notes(entries, |name| notes.get(name).is_some(), notes.len())?;
@@ -95,32 +95,27 @@ fn publish(
     first: u64,
 ) {
     for (entry, sequence) in entries.iter().zip(first..) {
-        match *entry {
-            Entry::Put(_) | Entry::Delete { .. } | Entry::Touch { .. } => {}
-            Entry::Note { name, value } => {
-                let note = Note { sequence, value: value.to_vec() };
-                store.notes.write().unwrap_or_else(PoisonError::into_inner).set(name, note);
-            }
-            Entry::Flush { prefix, except, version, by } => {
-                let except = except.to_vec();
-                let mark = FlushMark { sequence, version, by, settled_sequence: u64::MAX, except };
-                store.flushes.change(|table| table.flush(prefix, mark));
-            }
-            Entry::FlushAt { prefix, at_secs } => {
-                store.flushes.change(|table| table.delay(prefix, PendingMark { sequence, at_secs }));
-            }
-            Entry::CancelFlushAt { prefix } => store.flushes.change(|table| table.cancel(prefix)),
+        if let Entry::Note { name, value } = *entry {
+            let note = Note { sequence, value: value.to_vec() };
+            store.notes.write().unwrap_or_else(PoisonError::into_inner).set(name, note);
         }
+        store.flushes.append(entry, sequence);
     }
     let (mut records, mut tombstones) = (0, 0);
     let usage = store.usage();
     let keeps_tombstones = store.retention().is_replicated;
+    // Of a put that has expired already the sweep that would find it may be over, so it is not counted at all.
+    let now_unix_secs = store.now_unix_secs.load(Relaxed);
+    let is_expired = |entry: &Entry<'_>| match entry {
+        Entry::Put(put) => put.exptime_secs != 0 && put.exptime_secs <= now_unix_secs,
+        _ => false,
+    };
     let of_keys = entries.iter().filter(|entry| entry.has_key());
     for (entry, appended) in footer_entries.iter().zip(of_keys) {
         let mut new = index_entry(segment, entry);
         // It comes after a flush that means it: only cleaning finds out about those that came before.
         new.dead = entry.is_put && store.flushes.covers_version(appended.key(), appended.version());
-        if let Some(usage) = usage.as_deref().filter(|_| new.is_live())
+        if let Some(usage) = usage.as_deref().filter(|_| new.is_live() && !is_expired(appended))
             && let Some(prefix) = usage.find(appended.key())
         {
             new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));
@@ -299,7 +294,7 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
 }
 
 pub(super) fn sync(store: &LogStore, appender: &mut Appender) -> Result<u64> {
-    store.writable()?;
+    store.read_only.check()?;
     let last = store.last_sequence.load(Relaxed);
     if let Some(writer) = &mut appender.writer {
         store.counters.fsyncs.fetch_add(u64::from(writer.unsynced), Relaxed);

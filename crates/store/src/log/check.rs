@@ -33,6 +33,8 @@ pub struct Report {
     pub damages: Vec<Damage>,
     /// What a repair lost, a sentence each. Empty without one.
     pub lost: Vec<String>,
+    /// There was no manifest, or a damaged one: all segments count as damaged, since nothing says how far they went.
+    pub has_lost_manifest: bool,
     /// The store can be opened now.
     pub is_repaired: bool,
 }
@@ -61,7 +63,8 @@ pub fn check(files: &dyn Files, repair: bool) -> Result<Report> {
         Err(Error::Corrupt { what, .. }) => rebuild(files, &what, repair, &mut report)?,
         Err(error) => return Err(error),
     };
-    let mut changed = !report.damages.is_empty();
+    report.has_lost_manifest = !report.damages.is_empty();
+    let mut changed = report.has_lost_manifest;
     let mut kept = Vec::new();
     for segment in std::mem::take(&mut image.segments) {
         let before = report.damages.len();
@@ -114,7 +117,17 @@ fn rebuild(files: &dyn Files, what: &str, repair: bool, report: &mut Report) -> 
         let mut head = [0; SEGMENT_HEADER_BYTES];
         let count =
             file.read_at(&mut head, 0).map_err(|error| Error::io(format!("reading {name}"), error))?;
-        let Ok(header) = SegmentHeader::decode(&head[..count], &name) else { continue };
+        let header = match SegmentHeader::decode(&head[..count], &name) {
+            Ok(header) => header,
+            Err(Error::Corrupt { offset, what, .. }) => {
+                if repair {
+                    report.lost.push(all_lost(&name));
+                }
+                report.damages.push(Damage { file: name, offset, what });
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         image.secret = header.secret;
         image.next_number = image.next_number.max(number + 1);
         image.segments.push(SegmentImage {
@@ -135,13 +148,6 @@ fn rebuild(files: &dyn Files, what: &str, repair: bool, report: &mut Report) -> 
                 .to_owned(),
         );
     }
-    // All of them are read as damaged, so that a repair seals them.
-    let numbers: Vec<_> = image.segments.iter().map(|segment| segment.number).collect();
-    report.damages.extend(numbers.into_iter().map(|number| Damage {
-        file: segment_name(number),
-        offset: 0,
-        what: "no manifest names it".to_owned(),
-    }));
     Ok(image)
 }
 
@@ -173,7 +179,6 @@ fn read_segment(
 ) -> Result<Contents> {
     let name = segment_name(segment_image.number);
     let mut contents = Contents::default();
-    let was_lost = report.damages.iter().any(|damage| damage.file == name);
     let damage_at = |offset, what: String| Damage { file: name.clone(), offset, what };
     let (header, file, file_bytes) = match open_file(files, image, segment_image, false) {
         Ok(opened) => opened,
@@ -187,8 +192,10 @@ fn read_segment(
         }
         Err(error) => return Err(error),
     };
-    let has_header = !report.damages.iter().any(|damage| damage.file == name);
-    if was_lost {
+    let mut has_header = !report.damages.iter().any(|damage| damage.file == name);
+    if report.has_lost_manifest {
+        // So that a repair seals it.
+        has_header = false;
         report.damages.push(damage_at(0, "no manifest names it".to_owned()));
     }
     let segment = Arc::new(Segment::new(&header, 1, file));
@@ -292,7 +299,7 @@ fn rescue(
     let name = segment_name(damaged.number);
     let Contents { segment, mut records, flushes, notes, committed } = contents;
     let Some(segment) = segment else {
-        report.lost.push(format!("{name}: all of it; older values of its keys may be back"));
+        report.lost.push(all_lost(&name));
         return Ok(None);
     };
     let is_confirmed =
@@ -367,4 +374,8 @@ fn rescue(
     }
     writer.seal().map_err(|error| failed("sealing", error.source))?;
     Ok(Some(copy.image()))
+}
+
+fn all_lost(name: &str) -> String {
+    format!("{name}: all of it; older values of its keys may be back")
 }

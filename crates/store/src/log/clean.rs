@@ -9,8 +9,8 @@
 //!
 //! > stale = the puts of the key on the disk, but for the one that the index names
 //!
-//! In a replicated store, a tombstone also stays until all sites have it, whatever else is on the disk, an item that has
-//! expired stays whole as long, and segments of the log stay that other sites have not read (`retain`).
+//! In a replicated store, a tombstone also stays until all sites have it, whatever else is on the disk, an item that
+//! has expired stays whole as long, and segments of the log stay that other sites have not read (`retain`).
 //!
 //! A tombstone is dropped when there is none but in the victim itself. A put that has expired or was flushed is dropped
 //! likewise; else a tombstone takes its place, with its sequence.
@@ -55,6 +55,8 @@ pub(crate) struct Cleaner {
     to_count: Option<Vec<Arc<Segment>>>,
     /// The segments in which items that have expired are looked for, to make room for a prefix.
     to_sweep: Vec<Arc<Segment>>,
+    /// Somebody was told of a record that could not be counted: of others the counter tells.
+    has_told_uncounted: bool,
 }
 
 impl Cleaner {
@@ -128,10 +130,12 @@ pub(super) fn debt_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> u64 {
 }
 
 pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
-    if store.is_read_only.load(Relaxed) {
+    if store.read_only.is_set() {
         return Ok(Progress::default());
     }
     let mut cleaner = lock(store);
+    // Before a sweep takes the appender's lock: what is appended later and has expired by now is not counted.
+    store.now_unix_secs.store(now_unix_secs, Relaxed);
     note_durable(store, &mut store.appender())?;
     keep_reserve(store, RESERVE_TO_CLEAN);
     keep_reserve(store, RESERVE_TO_DELETE);
@@ -149,9 +153,12 @@ pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> 
             Ok(true) => {}
             Ok(false) => cleaner.job = Some(job),
             Err(error) => {
-                if matches!(error, Error::Corrupt { .. }) {
+                let is_damaged = matches!(error, Error::Corrupt { .. });
+                if is_damaged {
                     job.segment.damaged.store(true, Relaxed);
-                } else {
+                }
+                // Counting leaves out what is damaged, cleaning the whole segment.
+                if !is_damaged || !matches!(job.kind, JobKind::Clean { .. }) {
                     cleaner.job = Some(job);
                 }
                 return Err(error);
@@ -357,7 +364,8 @@ impl Job {
             let written = match self.kind {
                 JobKind::Clean { .. } => self.clean_record(store, cleaner, &entry, now_unix_secs)?,
                 JobKind::CountFlushed { .. } => {
-                    self.count_if_flushed(store, &entry)?;
+                    let counted = self.count_if_flushed(store, &entry);
+                    self.pass_uncounted(store, cleaner, counted)?;
                     0
                 }
                 JobKind::MarkExpired => {
@@ -369,7 +377,8 @@ impl Job {
                     0
                 }
                 JobKind::CountPrefixes(_) => {
-                    self.count_for_prefix(store, &entry, now_unix_secs)?;
+                    let counted = self.count_for_prefix(store, &entry, now_unix_secs);
+                    self.pass_uncounted(store, cleaner, counted)?;
                     0
                 }
             };
@@ -388,6 +397,22 @@ impl Job {
             JobKind::MarkExpired | JobKind::CountPrefixes(_) => {}
         }
         Ok(true)
+    }
+
+    /// Goes on behind a record that cannot be read: the rest is to be counted, and cleaned, all the same. Errors: that
+    /// of the first such record.
+    fn pass_uncounted(&mut self, store: &LogStore, cleaner: &mut Cleaner, counted: Result<()>) -> Result<()> {
+        let Err(error) = counted else { return Ok(()) };
+        store.counters.uncounted_records.fetch_add(1, Relaxed);
+        if matches!(error, Error::Corrupt { .. }) {
+            self.segment.damaged.store(true, Relaxed);
+        }
+        if cleaner.has_told_uncounted {
+            return Ok(());
+        }
+        cleaner.has_told_uncounted = true;
+        self.next += 1;
+        Err(error)
     }
 
     /// What the index says of the record, and how many stale puts its key has; `None` if a newer one is named.

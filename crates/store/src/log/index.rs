@@ -285,8 +285,8 @@ impl Shard {
         self.keeps_accounts = keeps_accounts;
     }
 
-    /// A stale put is gone from the disk. Returns the tombstone that keeps nothing from coming back any more; it is gone
-    /// from the index, unless it `keeps_tombstones`.
+    /// A stale put is gone from the disk. Returns the tombstone that keeps nothing from coming back any more; it is
+    /// gone from the index, unless it `keeps_tombstones`.
     pub(super) fn forget_stale(&mut self, tag: u64, keeps_tombstones: bool) -> Option<IndexEntry> {
         let slot = self.slot_of(tag)?;
         let entry = self.entry(slot);

@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
 use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
 use crate::history::Retention;
+use crate::read_only::ReadOnly;
 use crate::rocks::manifest::CURRENT;
 use crate::usage::PrefixUsage;
 
@@ -41,7 +42,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         Some(image) => image,
         None => create(&*files, &options)?,
     };
-    remove_leftovers(&*files, &image)?;
+    let removed = remove_leftovers(&*files, &image)?;
 
     let mut found = Recovered::new(&image);
     let segments = SegmentTable::default();
@@ -93,11 +94,12 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         last_sequence: AtomicU64::new(found.last_sequence),
         durable_sequence: AtomicU64::new(found.last_sequence),
         highest_version: AtomicU64::new(found.highest_version),
-        is_read_only: AtomicBool::new(false),
+        now_unix_secs: AtomicU64::new(0),
+        read_only: ReadOnly::default(),
         is_full: AtomicBool::new(false),
-        read_only_reason: Mutex::new(None),
         counters,
         usage: RwLock::new(usage.map(Arc::new)),
+        removed,
         _lock: lock,
     })
 }
@@ -127,8 +129,9 @@ fn create(files: &dyn Files, options: &LogOptions) -> Result<ManifestImage> {
     Ok(image)
 }
 
-/// Removes what a crash left: files that the manifest does not name.
-fn remove_leftovers(files: &dyn Files, image: &ManifestImage) -> Result<()> {
+/// Removes what a crash left: files that the manifest does not name. Returns their names.
+fn remove_leftovers(files: &dyn Files, image: &ManifestImage) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
     let listing = |error| Error::io("listing the directory", error);
     for name in files.list().map_err(listing)? {
         let is_left = match segment_number(&name) {
@@ -140,9 +143,10 @@ fn remove_leftovers(files: &dyn Files, image: &ManifestImage) -> Result<()> {
         };
         if is_left {
             files.remove(&name).map_err(|error| Error::io(format!("removing {name}"), error))?;
+            removed.push(name);
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 /// What comes together while segments are looked at.

@@ -16,8 +16,9 @@
 //! | 45 | 1: there is an extension; 2: a flush goes by version |
 //! | 46..48 | zero |
 //!
-//! Key, extension, value, and zeros up to a multiple of 8 follow. Numbers are little-endian. The extension, 24 bytes, is
-//! there if it says anything: base version, the version of the value that the expiry is said of, and that of the expiry.
+//! Key, extension, value, and zeros up to a multiple of 8 follow. Numbers are little-endian. The extension, 24 bytes,
+//! is there if it says anything: base version, the version of the value that the expiry is said of, and that of the
+//! expiry.
 
 use crate::entry::{FlushBy, KEY_BYTES_MAX, Marks, Meta, VALUE_BYTES_MAX};
 use crate::state::{ItemState, KeyState};

@@ -46,7 +46,7 @@ pub(super) fn is_snapshot(name: &str) -> bool {
 pub(super) fn close(store: &LogStore) -> Result<()> {
     let mut cleaner = clean::lock(store);
     let mut appender = store.appender();
-    store.writable()?;
+    store.read_only.check()?;
     append::seal(store, &mut appender)?;
     clean::seal_all(store, &mut cleaner)?;
     let mut manifest = store.manifest();
@@ -61,7 +61,7 @@ pub(super) fn close(store: &LogStore) -> Result<()> {
         }
     }
     store.publish(&mut manifest, image)?;
-    store.become_read_only("it was closed".to_owned());
+    store.read_only.set("it was closed".to_owned());
     Ok(())
 }
 

@@ -37,19 +37,30 @@ impl Window {
         self.segment.seed
     }
 
-    /// At least `length` bytes from `offset` on, if the file has so many.
+    /// At least `length` bytes from `offset` on, if the file has so many. Errors: one of these bytes cannot be read.
     pub(super) fn bytes_at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let inside = offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
         if !inside {
             let left = self.file_bytes.saturating_sub(offset).min(WINDOW_BYTES as u64) as usize;
-            self.bytes.resize(length.max(left), 0);
-            let count = self.segment.read(&mut self.bytes, offset)?;
-            self.bytes.truncate(count);
-            self.start = offset;
+            let count = match self.read(offset, length.max(left)) {
+                // What follows may be what cannot be read.
+                Err(_) if left > length => self.read(offset, length)?,
+                other => other?,
+            };
             self.read_bytes += count as u64;
         }
         let from = (offset - self.start) as usize;
         Ok(&self.bytes[from.min(self.bytes.len())..])
+    }
+
+    /// Reads the window anew. It is empty after an error.
+    fn read(&mut self, offset: u64, length: usize) -> Result<usize> {
+        self.bytes.clear();
+        self.bytes.resize(length, 0);
+        self.start = offset;
+        let read = self.segment.read(&mut self.bytes, offset);
+        self.bytes.truncate(*read.as_ref().unwrap_or(&0));
+        read
     }
 
     /// The record at `offset`, its header verified. `Ok(Err(_))`: there is none.

@@ -10,13 +10,12 @@ use super::record::{ITEM, PENDING, STATE, encode_flush, encode_item, encode_pair
 use super::store::RocksStore;
 use crate::entry::{Entry, FlushBy, SequenceRange};
 use crate::error::{Error, Result};
-use crate::flushes::{FlushMark, PendingMark};
 use crate::log::bugs::{Bug, is_planted};
 use crate::validate::validate_batch;
 
 pub(super) fn append(store: &RocksStore, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     let _appender = store.appender();
-    store.writable()?;
+    store.read_only.check()?;
     validate_batch(entries)?;
     if entries.iter().any(|entry| value_bytes(entry) > ROCKS_VALUE_BYTES_MAX) {
         return Err(Error::Invalid { what: "its value has more than 64 MiB, and RocksDB keeps the store" });
@@ -65,16 +64,8 @@ fn write(store: &RocksStore, entries: &[Entry<'_>], first: u64, last: u64) -> Re
     for (entry, sequence) in entries.iter().zip(first..) {
         match *entry {
             Entry::Put(put) if put.exptime_secs != 0 => store.has_expiring.store(true, Relaxed),
-            Entry::Put(_) | Entry::Delete { .. } | Entry::Touch { .. } | Entry::Note { .. } => {}
             Entry::Flush { .. } if is_planted(Bug::IgnoreFlush) => {}
-            Entry::Flush { prefix, except, version, .. } => {
-                let mark = FlushMark::by_sequence(sequence, version, except.to_vec());
-                store.flushes.change(|table| table.flush(prefix, mark));
-            }
-            Entry::FlushAt { prefix, at_secs } => {
-                store.flushes.change(|table| table.delay(prefix, PendingMark { sequence, at_secs }));
-            }
-            Entry::CancelFlushAt { prefix } => store.flushes.change(|table| table.cancel(prefix)),
+            _ => store.flushes.append(entry, sequence),
         }
     }
     store.last_sequence.store(last, Relaxed);
@@ -126,11 +117,11 @@ fn free_bytes(store: &RocksStore) -> Result<u64> {
 pub(super) fn sync(store: &RocksStore) -> Result<u64> {
     let last = {
         let _appender = store.appender();
-        store.writable()?;
+        store.read_only.check()?;
         store.last_sequence.load(Relaxed)
     };
     store.counters.fsyncs.fetch_add(1, Relaxed);
-    sync_log(store).map_err(|error| store.become_read_only(format!("fsync failed: {error}")))?;
+    sync_log(store).map_err(|error| store.read_only.set(format!("fsync failed: {error}")))?;
     advance(&store.durable_sequence, last);
     Ok(store.durable_sequence.load(Relaxed))
 }
@@ -151,10 +142,10 @@ fn advance(sequence: &AtomicU64, to: u64) {
 pub(super) fn close(store: &RocksStore) -> Result<()> {
     sync(store)?;
     let _appender = store.appender();
-    store.writable()?;
+    store.read_only.check()?;
     // So that the next opening has no log to read.
     store.db.flush().map_err(|error| store.write_failed("closing", &error))?;
-    store.become_read_only("it was closed".to_owned());
+    store.read_only.set("it was closed".to_owned());
     store.db.cancel_all_background_work(true);
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) fn backup(store: &RocksStore, target: &dyn Files, since: Option<&Mani
 /// Makes the checkpoint. Returns the last sequence in it.
 fn check_point(store: &RocksStore, path: &Path) -> Result<u64> {
     // Most of what is in memory is written before the appender has to wait.
-    if store.writable().is_ok() {
+    if !store.read_only.is_set() {
         store.db.flush().map_err(|error| store.write_failed("taking a backup", &error))?;
     }
     let _appender = store.appender();

@@ -3,6 +3,8 @@
 //! The log has a file of the same name, so that each engine refuses the other's directory. RocksDB's own files have
 //! other names (`MANIFEST-000001`).
 
+use std::collections::BTreeSet;
+
 use crate::backup::BackupFile;
 use crate::error::{Error, Result};
 use crate::files::Files;
@@ -25,7 +27,7 @@ pub(crate) struct RocksImage {
     pub(crate) is_made: bool,
     /// Of a backup: the last entry in it.
     pub(crate) last_sequence: u64,
-    /// Of a backup: all files of RocksDB. Each name is that of a file in the directory itself.
+    /// Of a backup: all files of RocksDB. Each name is that of a file in the directory itself, and there once.
     pub(crate) files: Vec<BackupFile>,
 }
 
@@ -85,10 +87,11 @@ impl RocksImage {
         id.copy_from_slice(body.take(16)?);
         let (is_made, last_sequence) = (body.u8()? == 1, body.u64()?);
         let mut files = Vec::new();
+        let mut names = BTreeSet::new();
         for _ in 0..body.u32()? {
             let length = usize::from(body.u16()?);
             let name = std::str::from_utf8(body.take(length)?).ok()?.to_owned();
-            if !is_plain(&name) {
+            if !is_plain(&name) || !names.insert(name.clone()) {
                 return None;
             }
             files.push(BackupFile { name, bytes: body.u64()?, is_sealed: body.u8()? == 1 });

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::open::within;
 use super::record::{ITEM, decode_item, key_of};
 use super::store::{RocksStore, failed};
-use crate::entry::{Meta, Sink};
-use crate::error::{Error, Result};
+use crate::entry::{Meta, Sink, fill};
+use crate::error::Result;
 use crate::store::{Cursor, Position};
 
 /// By the filters that are in memory.
@@ -33,20 +33,6 @@ pub(super) fn get(
         fill(sink, value)?;
     }
     Ok(Some(meta))
-}
-
-fn fill(sink: &mut dyn Sink, value: &[u8]) -> Result<()> {
-    let mut rest = value;
-    while !rest.is_empty() {
-        let buffer = sink.buffer(rest.len());
-        if buffer.is_empty() {
-            return Err(Error::Declined);
-        }
-        let (piece, later) = rest.split_at(buffer.len().min(rest.len()));
-        buffer[..piece.len()].copy_from_slice(piece);
-        rest = later;
-    }
-    Ok(())
 }
 
 pub(super) fn for_each_key(

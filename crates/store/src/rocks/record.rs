@@ -3,9 +3,11 @@
 //! | key | value |
 //! |---|---|
 //! | `i`, key | an item: its header, then its value |
-//! | `f`, sequence (8 bytes, big-endian) | a flush that a sweep has not finished yet: version, length of the prefix (2 bytes), prefix, and the same of each exception |
+//! | `f`, sequence (8 bytes, big-endian) | a flush, until a sweep has finished it: version, prefix, exceptions |
 //! | `p`, prefix | a delayed flush: sequence, when it is due |
 //! | `s` | the last sequence, the highest version |
+//!
+//! A prefix, and each exception, stands behind its length in 2 bytes.
 
 use crate::entry::{Marks, Meta, Put};
 use crate::error::{Error, Result};

@@ -15,6 +15,7 @@ use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
 use crate::flushes::Flushes;
+use crate::read_only::ReadOnly;
 use crate::store::{Budget, Cursor, Progress, Stats, Store};
 
 /// A store that RocksDB keeps in a directory. Values have at most
@@ -36,8 +37,7 @@ pub struct RocksStore {
     pub(super) now_unix_secs: Arc<AtomicU64>,
     /// An item that will expire was appended since a sweep began, or may have been before the opening.
     pub(super) has_expiring: AtomicBool,
-    pub(super) is_read_only: AtomicBool,
-    read_only_reason: Mutex<Option<String>>,
+    pub(super) read_only: ReadOnly,
     pub(super) counters: Counters,
     #[cfg(test)]
     pub(crate) faults: Mutex<Faults>,
@@ -94,8 +94,7 @@ impl RocksStore {
             highest_version: AtomicU64::new(highest_version),
             now_unix_secs,
             has_expiring: AtomicBool::new(true),
-            is_read_only: AtomicBool::new(false),
-            read_only_reason: Mutex::default(),
+            read_only: ReadOnly::default(),
             counters: Counters::default(),
             #[cfg(test)]
             faults: Mutex::default(),
@@ -107,27 +106,11 @@ impl RocksStore {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn writable(&self) -> Result<()> {
-        if !self.is_read_only.load(Relaxed) {
-            return Ok(());
-        }
-        let reason = self.read_only_reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Err(Error::ReadOnly { reason: reason.unwrap_or_default() })
-    }
-
-    /// From now on nothing is written. The first reason counts.
-    pub(super) fn become_read_only(&self, reason: String) -> Error {
-        let mut kept = self.read_only_reason.lock().unwrap_or_else(PoisonError::into_inner);
-        let reason = kept.get_or_insert(reason).clone();
-        self.is_read_only.store(true, Relaxed);
-        Error::ReadOnly { reason }
-    }
-
     /// What a write that RocksDB refused means. It writes nothing more then, unless it was for want of room.
     pub(super) fn write_failed(&self, doing: &str, error: &rocksdb::Error) -> Error {
         match failed(doing, error) {
             full @ Error::Full { .. } => full,
-            other => self.become_read_only(format!("a write failed: {other}")),
+            other => self.read_only.set(format!("a write failed: {other}")),
         }
     }
 
@@ -174,9 +157,7 @@ impl Store for RocksStore {
     }
 
     fn pending_flushes(&self) -> Vec<PendingFlush> {
-        (self.flushes.read().pending.iter())
-            .map(|(prefix, mark)| PendingFlush { prefix: prefix.clone(), at_secs: mark.at_secs })
-            .collect()
+        self.flushes.pending()
     }
 
     fn last_sequence(&self) -> u64 {
@@ -208,7 +189,8 @@ impl Store for RocksStore {
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
-            read_only: self.is_read_only.load(Relaxed),
+            uncounted_records: 0,
+            read_only: self.read_only.is_set(),
             log_bytes: 0,
             log_start_sequence: 0,
             tombstones: 0,

@@ -41,7 +41,7 @@ const STEP_RECORDS: usize = 10_000;
 
 pub(super) fn maintain(store: &RocksStore, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
     store.now_unix_secs.fetch_max(now_unix_secs, Relaxed);
-    if store.writable().is_err() {
+    if store.read_only.is_set() {
         return Ok(Progress::default());
     }
     let mut sweep = store.sweep.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,7 @@ fn forget_flushes(store: &RocksStore, up_to: u64) -> Result<(u64, bool)> {
 
 /// To be called by who has the appender.
 fn write(store: &RocksStore, batch: WriteBatch) -> Result<()> {
-    store.writable()?;
+    store.read_only.check()?;
     if batch.is_empty() {
         return Ok(());
     }

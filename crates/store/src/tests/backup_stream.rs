@@ -3,14 +3,17 @@
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 
+use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
 
 use super::driver::open_log;
 use super::model::{Change, State, append};
 use super::script::START_SECS;
+use crate::backup::BackupFile;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::{Error, Marks, StreamReport, backup_stream, restore_stream, verify_stream};
+use crate::rocks::manifest::{RocksImage, random_id};
+use crate::{Error, Marks, StreamReport, backup_stream, restore, restore_stream, verify_stream};
 
 #[derive(Clone, Default)]
 struct Output(Arc<Mutex<Vec<u8>>>);
@@ -140,13 +143,9 @@ fn a_hostile_stream_makes_plain_files_of_its_directory_only() {
     assert!(refused(&huge).to_string().contains("too long"));
     let huge = entry(EntryType::Regular, b"segment-0000000000000001", b"x", 1 << 50);
     assert!(refused(&huge).to_string().contains("of a length"));
-    // No file twice, and none that was there before.
+    // No file twice.
     let twice = [file(b"a", b"x"), file(b"a", b"y")].concat();
     assert!(matches!(refused(&twice), Error::Io { .. }));
-    let target = SimDisk::new();
-    target.create("a").expect("creates");
-    restore_stream(&mut &twice[..], &target).expect_err("it is there");
-    assert_eq!(target.list().expect("lists"), ["a"]);
     assert!(refused(&file(b"SHA256SUMS", b"")).to_string().contains("MANIFEST is missing"));
 }
 
@@ -166,6 +165,49 @@ fn a_manifest_that_is_about_other_files_is_refused() {
     let forged = [&left[..sums_at], &sums, &[0; 1024]].concat();
     verify_stream(&mut &forged[..]).expect("it is whole");
     assert!(refused(&forged).to_string().contains("not about the files of this stream"));
+}
+
+/// A manifest of RocksDB that names one file twice would let another one in, of which it says nothing.
+#[test]
+fn a_manifest_that_names_a_file_twice_is_refused() {
+    let named = BackupFile { name: "a.sst".to_owned(), bytes: 1, is_sealed: true };
+    let image =
+        RocksImage { id: random_id(), is_made: true, last_sequence: 1, files: vec![named.clone(), named] };
+    let forged = SimDisk::new();
+    assert!(image.write(&forged).is_ok());
+    let file = forged.open_to_read("MANIFEST").expect("was written");
+    let mut manifest = vec![0; file.len().expect("a length") as usize];
+    file.read_at(&mut manifest, 0).expect("reads");
+    let files = [(&b"a.sst"[..], &b"x"[..]), (b"b", b"y"), (b"MANIFEST", &manifest)];
+    let mut bytes = Vec::new();
+    let mut sums = String::new();
+    for (name, content) in files {
+        bytes.extend(entry(EntryType::Regular, name, content, content.len() as u64));
+        Sha256::digest(content).iter().for_each(|byte| sums += &format!("{byte:02x}"));
+        sums += &format!("  {}\n", String::from_utf8_lossy(name));
+    }
+    bytes.extend(entry(EntryType::Regular, b"SHA256SUMS", sums.as_bytes(), sums.len() as u64));
+    bytes.extend([0; 1024]);
+    verify_stream(&mut &bytes[..]).expect("it is whole");
+    assert!(matches!(refused(&bytes), Error::Corrupt { .. }));
+}
+
+#[test]
+fn nothing_is_restored_beside_other_files() {
+    let (bytes, ..) = stream();
+    let backup = SimDisk::new();
+    restore_stream(&mut &bytes[..], &backup).expect("restores");
+    // Numbers that the backup does not have: of another store, and not to be lost when this one opens.
+    for name in ["segment-0000000000999999", "index-0000000000999999", "precious"] {
+        let target = SimDisk::new();
+        target.create(name).expect("creates");
+        let of_stream = restore_stream(&mut &bytes[..], &target);
+        let in_place = restore(&[&backup], &target);
+        for refused in [of_stream, in_place] {
+            assert!(matches!(refused, Err(Error::NotEmpty { file }) if file == name), "{name}");
+        }
+        assert_eq!(target.list().expect("lists"), [name]);
+    }
 }
 
 /// Looks at the directory while a stream is read.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::driver::{Driver, Log, Memory};
 use super::model::{Change, State, append};
+use super::pieces::Pieces;
 use super::script::{START_SECS, Script, Step, seed_base};
 use crate::files::Files;
 use crate::files::sim::SimDisk;
@@ -347,27 +348,6 @@ fn no_item_is_denied<D: Driver>() {
             store.close().expect("closes");
         }
         store = place.reopen(store);
-    }
-}
-
-/// Takes a value in odd pieces.
-#[derive(Default)]
-struct Pieces {
-    value: Vec<u8>,
-    wanted: usize,
-}
-
-impl Sink for Pieces {
-    fn start(&mut self, meta: &Meta) -> bool {
-        self.value = vec![0; meta.value_bytes];
-        self.wanted = meta.value_bytes;
-        true
-    }
-
-    fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8] {
-        let done = self.wanted - remaining_bytes;
-        let end = (done + 70_001).min(self.wanted);
-        &mut self.value[done..end]
     }
 }
 

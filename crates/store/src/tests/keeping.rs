@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::driver::{open_log, small_segments};
 use super::model::{Change, State, append};
+use super::pieces::Pieces;
 use super::script::START_SECS;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::{Budget, Error, LogOptions, LogStore, Marks, Meta, Sink, Store, TryGet, VecSink, check};
+use crate::{Budget, Error, LogOptions, LogStore, Marks, Store, TryGet, VecSink, check};
 
 fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
     Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
@@ -103,26 +104,52 @@ fn a_lost_manifest_or_segment_is_repaired() {
     }
 }
 
-/// Takes a value in odd pieces.
-#[derive(Default)]
-struct Pieces {
-    value: Vec<u8>,
-    done: usize,
-    wanted: usize,
+#[test]
+fn without_a_manifest_each_segment_is_named_once_and_none_is_lost_unsaid() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    for nth in 0..200_u64 {
+        append(&store, &[put(&format!("key-{nth}"), vec![nth as u8; 200], nth + 1)]).expect("appends");
+    }
+    store.close().expect("closes");
+    drop(store);
+    disk.remove("MANIFEST").expect("removes");
+    // Its magic number: nothing says what this file is.
+    let headless = "segment-0000000000000002";
+    disk.flip_bit(headless, 0, 0).expect("flips");
+    let segments = |disk: &SimDisk| {
+        let names = disk.list().expect("lists").into_iter();
+        names.filter(|name| name.starts_with("segment-")).collect::<Vec<_>>()
+    };
+    let there = segments(&disk);
+    let found = check(&disk, false).expect("checks");
+    assert!(found.has_lost_manifest && !found.is_repaired, "{found:?}");
+    let named: Vec<_> = found.damages.iter().map(|damage| damage.file.clone()).collect();
+    let mut expected = vec!["MANIFEST".to_owned()];
+    expected.extend(there.iter().cloned());
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    assert_eq!(sorted(named), sorted(expected));
+    let repaired = check(&disk, true).expect("repairs");
+    let lost = format!("{headless}: all of it; older values of its keys may be back");
+    assert!(repaired.lost.contains(&lost), "{repaired:?}");
+    let store = open_log(&disk).expect("opens");
+    let removed = store.removed_files();
+    assert!(removed.iter().all(|name| name.starts_with("index-")), "of the records none: {removed:?}");
+    assert!(disk.list().expect("lists").contains(&format!("damaged-{headless}")));
 }
 
-impl Sink for Pieces {
-    fn start(&mut self, meta: &Meta) -> bool {
-        self.value = vec![0; meta.value_bytes];
-        self.wanted = meta.value_bytes;
-        true
-    }
-
-    fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8] {
-        self.done = self.wanted - remaining_bytes;
-        let end = (self.done + 70_001).min(self.wanted);
-        &mut self.value[self.done..end]
-    }
+#[test]
+fn what_opening_removes_is_told() {
+    let disk = SimDisk::new();
+    drop(open_log(&disk).expect("opens"));
+    disk.create("segment-0000000000999999").expect("creates");
+    disk.create("precious").expect("creates");
+    let store = open_log(&disk).expect("opens");
+    assert_eq!(store.removed_files(), ["segment-0000000000999999"]);
+    assert!(disk.list().expect("lists").contains(&"precious".to_owned()));
 }
 
 /// On a file of the system that was just written, and on one whose file system cannot tell.

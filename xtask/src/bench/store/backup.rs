@@ -39,8 +39,8 @@ impl Bench<'_> {
     pub(super) fn backup(&self) -> Result<()> {
         let items = self.items;
         println!(
-            "\nA backup of {} MiB, while {CONNECTIONS} connections make {REQUESTS_PER_SEC} requests/s (70 % gets, 30 % sets, \
-             sync); {} rounds in turns",
+            "\nA backup of {} MiB, while {CONNECTIONS} connections make {REQUESTS_PER_SEC} requests/s \
+             (70 % gets, 30 % sets, sync); {} rounds in turns",
             items / 1024,
             self.rounds
         );

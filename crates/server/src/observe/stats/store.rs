@@ -32,6 +32,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         ("disk_reads", store.reads),
         ("fsyncs", store.fsyncs),
         ("full_errors", store.full_errors),
+        ("uncounted_records", store.uncounted_records),
         ("commit_errors", measured.errors),
         ("memory_limit_bytes", memory.limit_bytes),
         ("memory_used_bytes", memory.used_bytes),

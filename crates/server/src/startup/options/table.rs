@@ -342,7 +342,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "memory-file",
         Needed("<file>"),
         "",
-        "keep the cache in a file, on tmpfs or DAX, for the next start; each warm namespace has one (docs/warm-restart.md)",
+        "keep the cache in a file for the next start (docs/warm-restart.md)",
         |d, v| {
             d.settings.memory_file = Some(v.into());
             Ok(())
@@ -434,8 +434,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "keep",
         Needed("<where>"),
         "",
-        "where items are kept that no policy speaks of: store (the default with --store, without --namespaces), warm \
-         (otherwise with -e), or cache",
+        "what keeps items that no policy names: cache, warm or store (docs/store.md)",
         |d, v| {
             d.settings.keep = Some(match v {
                 "cache" => Keep::Cache,
@@ -485,7 +484,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "store-engine",
         Needed("<name>"),
         "log",
-        "what keeps the store: log, rocksdb (if built in; docs/store.md), or memory (nothing stays; for tests)",
+        "what keeps the store: log, rocksdb (docs/store.md), memory (for tests)",
         |d, v| {
             let driver = Driver::of_name(v).ok_or_else(|| {
                 Refusal::new(EXIT_USAGE, format!("larderd: --store-engine={v}: log, rocksdb or memory"))
@@ -518,7 +517,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "backup-token-file",
         Needed("<file>"),
         "",
-        "let who has the token in this file take a backup as a stream from --admin-listen (larder backup -)",
+        "let who has the token in this file take backups from --admin-listen",
         |d, v| {
             d.store().backup_token_file = Some(v.into());
             Ok(())
@@ -552,7 +551,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "replication-listen",
         Needed("<addr>"),
         "",
-        "where other sites pull this one's changes from: an address of the loopback interface, and a port",
+        "where other sites pull this one's changes from: an IP address and a port; with TLS if -Z is on, else loopback only",
         |d, v| {
             d.replication().listen = Some(v.parse().map_err(|_| {
                 let error = format!("larderd: --replication-listen={v}: an IP address and a port");

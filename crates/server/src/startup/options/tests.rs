@@ -394,8 +394,12 @@ fn a_site_needs_a_store_a_number_and_a_token() {
         ),
         (
             "--store d --site 1 --replication-token-file t --replication-listen 0.0.0.0:1",
-            "larderd: --replication-listen: an address of the loopback interface alone, since what follows the proof \
-             of the token is not encrypted",
+            "larderd: --replication-listen: other machines may see only what TLS encrypts: it needs -Z, or an address \
+             of the loopback interface",
+        ),
+        (
+            "--store d --site 1 --replication-token-file t --peer a:1 -Z -o ssl_chain_cert=/c",
+            "larderd: --peer with -Z needs -o ssl_ca_cert=<file>, to check the peer's certificate",
         ),
         (
             "--store d --site 1 -o drop_privileges",

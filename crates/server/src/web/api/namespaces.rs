@@ -73,19 +73,21 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     }
     let is_kept = policy.is_none_or(|policy| policy.keep == Keep::Store);
     let persistence = shared.persistence.as_ref().filter(|_| is_kept);
+    let mut pause = Backoff::default();
     if let Some(persistence) = persistence {
         while let Err(refusal) = persistence.admit() {
             match refusal {
                 Some(error) => return Err(Refused::Answered(error)),
-                None => sleep(COMMIT_PAUSE).await,
+                None => pause.wait().await,
             }
         }
     }
     let position = shared.flush(number, delay.into(), shared.clock.now());
     if let (Some(persistence), Some(position)) = (persistence, position) {
+        pause = Backoff::default();
         loop {
             match persistence.outcome(position) {
-                Outcome::Pending => sleep(COMMIT_PAUSE).await,
+                Outcome::Pending => pause.wait().await,
                 Outcome::Done => break,
                 Outcome::Lost => return Err(Refused::Answered(persistence.loss())),
             }
@@ -95,8 +97,30 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Between two looks at what the committer has done.
-const COMMIT_PAUSE: Duration = Duration::from_millis(2);
+/// The time between two looks at what the committer has done: longer each time.
+struct Backoff(Duration);
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self(COMMIT_PAUSE_MIN)
+    }
+}
+
+impl Backoff {
+    async fn wait(&mut self) {
+        sleep(self.next()).await;
+    }
+
+    fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(COMMIT_PAUSE_MAX);
+        pause
+    }
+}
+
+/// An fsync of a quick disk.
+const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(2);
+const COMMIT_PAUSE_MAX: Duration = Duration::from_millis(128);
 
 #[cfg(test)]
 mod tests {
@@ -111,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::namespaces::{self, BackingOf, Kept, NamespacesFile, Plan, WarmCaches};
+    use crate::namespaces::{self, BackingOf, NamespacesFile, Plan, StoredNamespace, WarmCaches};
     use crate::net::worker_pool::WorkerPool;
     use crate::observe::process::ProcessFiles;
     use crate::persistence::{Persistence, StoreSettings};
@@ -123,7 +147,7 @@ mod tests {
         let settings = Settings { store: Some(StoreSettings::default()), threads: 1, ..Settings::default() };
         let (store_settings, clock) = (StoreSettings::default(), Arc::new(Clock::start()));
         let persistence = Persistence::new(1, &store_settings, Arc::clone(&clock));
-        let backing = |namespace: &Kept| -> Arc<dyn Backing> { persistence.backing(namespace) };
+        let backing = |namespace: &StoredNamespace| -> Arc<dyn Backing> { persistence.backing(namespace) };
         let file = NamespacesFile::read(&settings).expect("none is named");
         let plan = Plan::new(file, &settings, &settings.engine_config([1, 2])).expect("memory for one");
         let backing = Some(&backing as BackingOf<'_>);
@@ -137,6 +161,13 @@ mod tests {
         let committer = Committer::new(journal, store, observer, None);
         let pool = Arc::new(WorkerPool::new(1, Vec::new()).expect("descriptors"));
         (State::new(shared, pool, ProcessFiles::default()).expect("random numbers"), committer)
+    }
+
+    #[test]
+    fn who_waits_long_looks_less_and_less() {
+        let mut pause = Backoff::default();
+        let pauses: Vec<_> = (0..9).map(|_| pause.next().as_millis()).collect();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 128, 128]);
     }
 
     #[test]

@@ -64,6 +64,11 @@ fn work(figures: &Figures, text: &mut Text) {
         ("larder_store_disk_reads_total", "Reads of the log.", store.reads),
         ("larder_store_fsyncs_total", "Calls of fsync.", store.fsyncs),
         ("larder_store_full_errors_total", "Batches for which there was no room.", store.full_errors),
+        (
+            "larder_store_uncounted_records_total",
+            "Records that could not be read to be counted for a namespace with a quota of disk.",
+            store.uncounted_records,
+        ),
         ("larder_store_commit_errors_total", "Batches that could not be appended.", measured.errors),
     ] {
         text.single(&Metric::counter(name, help), value);
