@@ -198,16 +198,17 @@ impl<'o> Series<'o> {
         report.changes += self.clients.iter_mut().map(|client| client.tell(&mut ledgers)).sum::<usize>();
         report.items += found.iter().flatten().count();
         let now_secs = client::now_micros() / 1_000_000;
-        let mut wrong = (0..KEYS).filter_map(|key| {
-            let error = ledgers[key].check(found[key].as_ref(), now_secs).err()?;
-            Some(format!("\n  {}: {error}; it is {:?}", client::name(key), found[key]))
-        });
-        let first: String = wrong.by_ref().take(10).collect();
-        if first.is_empty() {
+        let wrong: Vec<_> = (0..KEYS)
+            .filter_map(|key| {
+                let error = ledgers[key].check(found[key].as_ref(), now_secs).err()?;
+                Some(format!("\n  {}: {error}; it is {:?}", client::name(key), found[key]))
+            })
+            .collect();
+        if wrong.is_empty() {
             return Ok(());
         }
-        let more = wrong.count();
-        Err(format!("keys are not as clients were told:{first}\n  and {more} more").into())
+        let (count, first) = (wrong.len(), wrong.iter().take(10).map(String::as_str).collect::<String>());
+        Err(format!("{count} keys are not as clients were told, such as{first}").into())
     }
 }
 

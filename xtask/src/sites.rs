@@ -58,7 +58,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 /// As a step of `cargo xtask test`: about 40 s.
 pub(crate) fn short() -> Result<()> {
-    run(&["--rounds", "2", "--load-ms", "4000"].map(str::to_owned))
+    run(&["--rounds", "1", "--load-ms", "6000"].map(str::to_owned))
 }
 
 const USAGE: &str = "usage: cargo xtask sites [--rounds N] [--sites 2|3] [--durability sync|interval|os] [--load-ms N] [--seed S]

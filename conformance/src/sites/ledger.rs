@@ -4,6 +4,7 @@
 //! has one between those of the moments at which it was sent and answered.
 
 use std::collections::HashMap;
+use std::fmt;
 
 /// A moment of the wall clock, in microseconds of Unix time.
 pub(super) type Micros = u64;
@@ -19,13 +20,21 @@ pub(super) struct Content {
 }
 
 /// An item as a site shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) value: Vec<u8>,
     pub(super) flags: u32,
     pub(super) version: u64,
     /// In seconds of Unix time, to a second or two; `None`: never.
     pub(super) exptime_secs: Option<u64>,
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { value, flags, version, exptime_secs } = self;
+        let value = value.escape_ascii();
+        write!(f, "\"{value}\", flags {flags}, version {version}, exptime {exptime_secs:?}")
+    }
 }
 
 /// What is known of one key.

@@ -12,7 +12,7 @@ use larder_conformance::{Result, server};
 
 use super::pinned::cpu_secs;
 use crate::cores::Cores;
-use site::{Pair, Peer, Site};
+use site::{Pair, Site};
 
 const HELP: &str = "\
 Measures replication between two larderd on this machine, and a store without a peer beside them.
@@ -91,9 +91,13 @@ impl Bench {
     fn cpu(&self) -> Result<()> {
         println!("\nServer CPU of a set of 1 KiB, us (median of {} rounds of {:?})", self.rounds, self.secs);
         let (alone, pair) = (self.alone()?, self.pair()?);
-        let deserted = Site::start(&self.larderd, self.cores.server, Some(Peer::nobody()?))?;
-        let contestants =
-            [("store", &alone), ("store with a peer", pair.first()), ("store with a dead peer", &deserted)];
+        let mut deserted = self.pair()?;
+        deserted.kill_second();
+        let contestants = [
+            ("store", &alone),
+            ("store with a peer", pair.first()),
+            ("store with a dead peer", deserted.first()),
+        ];
         println!("  {:<26} {:>12} {:>12}", "", "one a write", "16 a write");
         let mut costs = [const { [const { Vec::new() }; 2] }; 3];
         for (_, site) in contestants {
@@ -233,8 +237,10 @@ impl Bench {
     fn dead(&self) -> Result<()> {
         println!("\nA dead peer: {DEAD_SETS} sets of 1 KiB to {DEAD_KEYS} keys; MiB");
         println!("  {:<26} {:>10} {:>10} {:>10} {:>10}", "", "memory", "after", "disk", "after");
-        for (name, peer) in [("store", None), ("store with a dead peer", Some(Peer::nobody()?))] {
-            let site = Site::start(&self.larderd, self.cores.server, peer)?;
+        let alone = self.alone()?;
+        let mut deserted = self.pair()?;
+        deserted.kill_second();
+        for (name, site) in [("store", &alone), ("store with a dead peer", deserted.first())] {
             let mut client = site.client()?;
             client.set_all(0..DEAD_KEYS, 1024)?;
             site.settle()?;

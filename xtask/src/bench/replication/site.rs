@@ -25,13 +25,6 @@ pub(super) struct Peer {
     peer: SocketAddr,
 }
 
-impl Peer {
-    /// Nobody listens there.
-    pub(super) fn nobody() -> Result<Self> {
-        Ok(Self { site: 1, listen: loopback(), peer: loopback() })
-    }
-}
-
 fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
@@ -147,6 +140,11 @@ impl Pair {
 
     pub(super) fn second(&self) -> Result<&Site> {
         self.second.as_ref().ok_or_else(|| "the second site has not been started".into())
+    }
+
+    /// Its store is gone, too.
+    pub(super) fn kill_second(&mut self) {
+        self.second = None;
     }
 
     pub(super) fn set_links(&self, link: Link) {
