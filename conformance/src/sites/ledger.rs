@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn version(micros: Micros) -> u64 {
-        (micros - EPOCH_MICROS) / STEP_MICROS << 8 | 1
+        ((micros - EPOCH_MICROS) / STEP_MICROS) << 8 | 1
     }
 
     fn seen(value: &str, micros: Micros) -> Seen {

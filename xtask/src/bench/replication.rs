@@ -7,10 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_bench::statistics::median;
+use larder_conformance::folder::Folder;
 use larder_conformance::sites::link::Link;
 use larder_conformance::{Result, server};
 
 use super::pinned::cpu_secs;
+use super::store::{own_fsyncs, pin_to, quantile};
 use crate::cores::Cores;
 use site::{Pair, Site};
 
@@ -54,7 +56,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
     }
     let larderd: PathBuf = larderd.map_or_else(server::larderd, Ok)?;
     let bench = Bench { larderd, cores: Cores::choose()?, rounds, secs: Duration::from_secs(secs) };
-    super::store::pin_to(bench.cores.load)?;
+    pin_to(bench.cores.load)?;
     let is_wanted = |name: &str| table.as_deref().is_none_or(|table| table == name);
     if !TABLES.iter().any(|(name, _)| is_wanted(name)) {
         return Err(format!("no such table: {}", table.unwrap_or_default()).into());
@@ -112,7 +114,7 @@ impl Bench {
                 }
             }
         }
-        let medians = costs.map(|costs| costs.map(|costs| median(costs.into_iter())));
+        let medians = costs.map(|costs| costs.map(median));
         for ((name, _), costs) in contestants.into_iter().zip(medians) {
             let percent = |at: usize| (costs[at] / medians[0][at] - 1.0) * 100.0;
             println!(
@@ -147,6 +149,9 @@ impl Bench {
 
     fn lag(&self) -> Result<()> {
         println!("\nLag: from a set at one site until the other one answers with it, us");
+        let mut fsyncs = own_fsyncs(Folder::create().path())?;
+        let [p50, p99] = [0.5, 0.99].map(|share| quantile(&mut fsyncs, share));
+        println!("  a change is sent once it is on disk, which takes this disk: p50 {p50:.0}, p99 {p99:.0}");
         println!("  {:<26} {:>10} {:>10} {:>10}", "", "p50", "p99", "sets/s");
         for per_sec in [0, 2_000, 10_000] {
             let pair = self.pair()?;
@@ -165,9 +170,7 @@ impl Bench {
                 thread::sleep(Duration::from_micros(fastrand::u64(..4_000)));
             }
             let reached = load.stop()?;
-            lags.sort_unstable_by(f64::total_cmp);
-            let quantile = |share: f64| lags[((lags.len() as f64 * share) as usize).min(lags.len() - 1)];
-            let (p50, p99) = (quantile(0.5), quantile(0.99));
+            let [p50, p99] = [0.5, 0.99].map(|share| quantile(&mut lags, share));
             println!("  {:<26} {p50:>10.0} {p99:>10.0} {reached:>10.0}", format!("{per_sec} sets/s beside"));
         }
         Ok(())
@@ -192,7 +195,7 @@ impl Bench {
                 return Err("the last one is there, and not all".into());
             }
         }
-        let [secs, first_cpu, second_cpu] = [secs, first_cpu, second_cpu].map(|all| median(all.into_iter()));
+        let [secs, first_cpu, second_cpu] = [secs, first_cpu, second_cpu].map(median);
         println!(
             "  {secs:.2} s; CPU {first_cpu:.2} s of the site that was written to, {second_cpu:.2} s of its peer"
         );
