@@ -1,6 +1,7 @@
-//! Sites that replicate their stores, as processes on this machine: clients of all of them change the same keys by every
-//! command at full speed, while links are cut, slow or silent in one direction and sites are killed or stand still. Then
-//! all is healed, and each key is compared: between the sites, and with what clients were told ([`ledger`]).
+//! Sites that replicate their stores, as processes on this machine: clients of all of them change the same keys by
+//! every command at full speed, while links are cut, slow or silent in one direction and sites are killed or stand
+//! still. Then all is healed, and each key is compared: between the sites, and with what clients were told
+//! ([`ledger`]).
 
 mod client;
 mod cluster;

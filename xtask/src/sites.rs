@@ -61,10 +61,11 @@ pub(crate) fn short() -> Result<()> {
     run(&["--rounds", "1", "--load-ms", "6000"].map(str::to_owned))
 }
 
-const USAGE: &str = "usage: cargo xtask sites [--rounds N] [--sites 2|3] [--durability sync|interval|os] [--load-ms N] [--seed S]
-                         [--promised DURABILITY] [--server PATH]
-Clients of two sites, and of three, change the same 10,000 keys at full speed, with sync and with interval, while links
-are cut, slow, or silent in one direction, connections are reset, and sites are killed or stand still. After each of N
-rounds (5) of --load-ms (6000) all is healed and compared: no key differs in value, flags, CAS value or expiry; nothing
-that was deleted is back; no acknowledged write is lost unless a newer one won. A failure names its seed, and keeps stores
-and logs. --promised sync with --durability os shows that losses are found.";
+const USAGE: &str = "\
+usage: cargo xtask sites [--rounds N] [--sites 2|3] [--durability sync|interval|os] [--load-ms N]
+                         [--seed S] [--promised DURABILITY] [--server PATH]
+Clients of two sites, and of three, change the same 10,000 keys at full speed, with sync and with interval, while
+links are cut, slow, or silent in one direction, connections are reset, and sites are killed or stand still. After
+each of N rounds (5) of --load-ms (6000) all is healed and compared: no key differs in value, flags, CAS value or
+expiry; nothing that was deleted is back; no acknowledged write is lost unless a newer one won. A failure names its
+seed, and keeps stores and logs. --promised sync with --durability os shows that losses are found.";

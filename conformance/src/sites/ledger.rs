@@ -1,7 +1,7 @@
 //! What clients know of one key, and which of it must be found once all sites have heard all.
 //!
-//! A version is a moment of the clock that all sites of a machine share, so a deletion, whose version no client is told,
-//! has one between those of the moments at which it was sent and answered.
+//! A version is a moment of the clock that all sites of a machine share, so a deletion, whose version no client is
+//! told, has one between those of the moments at which it was sent and answered.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -26,15 +26,20 @@ usage: cargo xtask bench replication [options]
   --table NAME     this table only: cpu, lag, catch-up, copy, dead
   --server PATH    the larderd to measure (default: this workspace's)
 
-Method. --durability interval. Each server has one worker; the one that takes the writes is pinned with all its threads to
-one core of this machine, its peer and the load to the other. The peer connects through a proxy of this program, which passes
-everything on at once. CPU is that of all threads of the server that takes the writes, user and system.
-cpu: a set of 1 KiB over 16 connections, one request in flight in each, and with 16 sets in one write; servers take turns.
-lag: while one connection sets 2,000 or 10,000 keys a second, 100 bytes each, 500 keys more are set, one after the other, and
-looked for at the peer without a pause: from before the set was sent until the peer has answered with it.
-catch-up: 200,000 keys of 100 bytes are set while the link is cut; from when it is open again until the peer has the last one.
-copy: a site with nothing connects to one that has 1,000,000 keys of 100 bytes, while both serve 1,000 gets or sets a second.
-dead: 1,000,000 sets of 1 KiB to 50,000 keys while the peer is dead; resident memory, and what the store takes on the disk.";
+Method. --durability interval. Each server has one worker; the one that takes the writes is pinned with all its
+threads to one core of this machine, its peer and the load to the other. The peer connects through a proxy of this
+program, which passes everything on at once. CPU is that of all threads of the server that takes the writes, user and
+system.
+cpu: a set of 1 KiB over 16 connections, one request in flight in each, and with 16 sets in one write; servers take
+turns.
+lag: while one connection sets 2,000 or 10,000 keys a second, 100 bytes each, 500 keys more are set, one after the
+other, and looked for at the peer without a pause: from before the set was sent until the peer has answered with it.
+catch-up: 200,000 keys of 100 bytes are set while the link is cut; from when it is open again until the peer has the
+last one.
+copy: a site with nothing connects to one that has 1,000,000 keys of 100 bytes, while both serve 1,000 gets or sets a
+second.
+dead: 1,000,000 sets of 1 KiB to 50,000 keys while the peer is dead; resident memory, and what the store takes on the
+disk.";
 
 /// Measures and prints.
 pub(super) fn run(args: &[String]) -> Result<()> {
