@@ -57,7 +57,7 @@ impl Durability {
         }
     }
 
-    fn may_lose(self) -> Duration {
+    pub(crate) fn may_lose(self) -> Duration {
         match self {
             Self::Sync => Duration::ZERO,
             // With room for a machine on which the server does not run for long. What was lost is in the report.

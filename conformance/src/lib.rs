@@ -5,6 +5,7 @@
 //! - `clients/`: smoke programs with real clients as they come from their registries (run by `cargo xtask test`).
 //! - [`diff`]: random requests to larderd and a real memcached, side by side.
 //! - [`crash`]: kills larderd under load, and looks what of its store is there afterwards.
+//! - [`sites`]: sites that replicate their stores over links that fail, compared with what clients know.
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
 //! - [`client`]: asks it; [`wire`]: the same with errors instead of panics.
 //! - [`folder`]: a directory that is gone when dropped, likewise.
@@ -18,6 +19,7 @@ pub mod notation;
 pub mod play;
 pub mod script;
 pub mod server;
+pub mod sites;
 pub mod stats;
 pub mod suite;
 pub mod wire;

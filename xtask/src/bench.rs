@@ -19,6 +19,7 @@ mod latency;
 mod memory;
 mod pinned;
 mod redis;
+mod replication;
 mod rows;
 mod speed;
 mod store;
@@ -31,6 +32,7 @@ Compares larderd with memcached and with the floor server (the same epoll, read 
 usage: cargo xtask bench [options] [ROW...]
        cargo xtask bench embedded [--help]   the cache of Rust programs beside others; no server
        cargo xtask bench store [--help]      the durable store beside Redis (AOF) and memcached extstore
+       cargo xtask bench replication [--help] what a peer costs, and how far behind it is
 
   --list           the rows, what they ask, and what larderd is to reach
   --quick          short rounds, for a first impression
@@ -66,6 +68,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         && first == "store"
     {
         return store::run(rest);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == "replication"
+    {
+        return replication::run(rest);
     }
     let Some(options) = Options::parse(args)? else { return Ok(()) };
     let reference = options.reference.clone().map_or_else(server::memcached, Ok)?;

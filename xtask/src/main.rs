@@ -20,7 +20,9 @@ mod package;
 mod packaging;
 mod process;
 mod sanitize;
+mod sessions;
 mod shell;
+mod sites;
 mod soak;
 mod test;
 mod tidy;
@@ -62,6 +64,8 @@ fn run(args: &[String]) -> Result<()> {
         "generators" => generators::run(rest),
         "floor" => larder_bench::floor::main(rest),
         "fuzz" => fuzz::run(rest),
+        "sessions" => sessions::run(rest),
+        "sites" => sites::run(rest),
         "soak" => soak::run(rest),
         "help" | "--help" => {
             println!("{USAGE}");
@@ -84,6 +88,8 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   documents the commands of the documents: run them, and compare what they print
   diff      random requests to larderd and memcached, side by side
   crash     kill larderd under load, and look what its store has
+  sessions  examples/sessions: PHP at two sites, of which one dies
+  sites     sites that replicate, over links that fail and through deaths
   bench     measure larderd beside memcached and the floor server
   misses    misses beside memcached at equal memory, and the curve against the truth
   experiments  published measurements of memcached, made again (docs/experiments.md)

@@ -8,7 +8,7 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
-use crate::{browser, diff, documents, needs, packaging, sanitize, shell, soak, tidy};
+use crate::{browser, diff, documents, needs, packaging, sanitize, sessions, shell, sites, soak, tidy};
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -129,6 +129,8 @@ impl Steps {
             suite::again(ATTEMPTS, browser::test).map(|line| println!("{line}"))
         });
         self.run("packages, Dockerfile, Helm chart, dashboard and alerts", packaging::test);
+        self.run("sites that replicate: faults, deaths, and what every key has then", sites::short);
+        self.run("PHP sessions at two sites, of which one dies", || sessions::run(&[]));
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
         self.run("a short soak of a store", || {
             soak::run(&["--keep", "store", "--secs", &SOAK_SECS.to_string()].map(str::to_owned))

@@ -169,6 +169,10 @@ const LINES: &[(&str, &str)] = &[
         "CLIENT_ERROR not over UDP",
         "Commands about the server, and on items in a store, are answered over TCP and unix sockets only.",
     ),
+    (
+        "CLIENT_ERROR CAS values of replicated items come from the server",
+        "The server is one of several sites, and CAS values order the changes of all: send no value of your own (E).",
+    ),
     ("CLIENT_ERROR backups not enabled", "The server has no --backup-dir, so it takes no backups."),
     ("CLIENT_ERROR line too long", "A line of more than 2048 bytes that is no get."),
     ("CLIENT_ERROR", "The request is wrong, for the reason that the server gives; nothing was changed."),
@@ -212,6 +216,7 @@ mod tests {
             Error::StoreUnreadable,
             Error::NotOverUdp,
             Error::BackupNotAllowed,
+            Error::OwnVersion,
             Error::BackupRunning,
         ] {
             let meaning = meaning(error.line()).expect("is known");

@@ -411,12 +411,18 @@ impl Engine {
             }
             return None;
         };
+        Some(self.flush_as(|| backing.flush()))
+    }
+
+    /// Drops all items from memory, of an engine with a store, while `flush` tells the store of a flush, and returns
+    /// its position: what the store has counts again.
+    pub fn flush_as(&self, flush: impl FnOnce() -> Position) -> Position {
         // Odd while the flush takes its position: see `is_flushing`.
         let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         self.flush_mark.fetch_add(1, AcqRel);
-        let position = backing.flush();
+        let position = flush();
         self.flush_mark.fetch_add(1, AcqRel);
-        Some(position)
+        position
     }
 
     /// With a store: true if a flush has begun since this segment was opened, or was under way then. If not, a change
@@ -425,6 +431,16 @@ impl Engine {
     pub(crate) fn is_flushing(&self, segment_ref: SegmentRef<'_>) -> bool {
         let mark = self.flush_mark.load(Acquire);
         !mark.is_multiple_of(2) || segment_ref.segment.flush_mark.load(Relaxed) != mark
+    }
+
+    /// A mark for [`Engine::have_guards_ended`].
+    pub fn mark_guards(&self) -> u64 {
+        self.arena.epochs.retire()
+    }
+
+    /// True if all guards that existed at the mark have ended, and thereby all changes that were under way.
+    pub fn have_guards_ended(&self, mark: u64) -> bool {
+        self.arena.epochs.horizon() > mark
     }
 
     /// Goes on from the flushes of an earlier process, before anything else.

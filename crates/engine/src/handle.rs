@@ -17,7 +17,7 @@ use crate::log::allocator::Allocator;
 use crate::log::item::ItemRef;
 use crate::log::offset::Offset;
 use crate::log::segment::DeadItem;
-use crate::ops::backing::Position;
+use crate::ops::backing::{Issued, Position};
 use crate::policy::priority::Adaptation;
 use crate::reclaim::Reclaimer;
 use crate::request::Now;
@@ -69,6 +69,7 @@ impl Handle {
             position: Cell::new(0),
             absent: Cell::new(None),
             unproven: Cell::new(false),
+            issued: Cell::new(None),
         }
     }
 
@@ -132,6 +133,8 @@ pub struct Guard<'h> {
     pub(crate) position: Cell<Position>,
     pub(crate) absent: Cell<Option<(Hash, Position)>>,
     pub(crate) unproven: Cell<bool>,
+    /// The version that was given to the change that is under way.
+    pub(crate) issued: Cell<Option<Issued>>,
 }
 
 impl Guard<'_> {

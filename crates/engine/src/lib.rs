@@ -69,7 +69,7 @@ pub use inspect::segment_report::{Queue, SegmentInfo, SegmentReport, TtlGroup};
 pub use inspect::stats::{QueueStats, Stats};
 pub use log::large_pages::LargePages;
 pub use log::superblock::{Owner, Unusable};
-pub use ops::backing::{Backing, Change, Filled, Kept, Pinnable, Position, Replaced};
+pub use ops::backing::{Backing, Change, Filled, Issued, Kept, Pinnable, Position, Registers, Replaced};
 pub use ops::get::Item;
 pub use ops::prefetch::{BATCH_MAX, LookupHint, LookupHints};
 pub use ops::upload::{FirmValue, UPLOAD_BYTES_MIN, Upload, ValueRef};

@@ -668,3 +668,23 @@ fn threads_lose_no_change_between_memory_and_store() {
     assert_eq!(seen.len(), THREADS * APPENDS);
     assert!(cfg!(miri) || engine.stats().evictions > 1000);
 }
+
+/// A change that was made elsewhere counts only as long as the key is as it was when the change was looked at.
+#[test]
+fn a_change_from_elsewhere_overtakes_nothing_that_it_has_not_seen() {
+    let model = Arc::new(Model::default());
+    let engine = backed_by(1 << 20, 1, Arc::clone(&model) as Arc<dyn Backing>);
+    let mut handle = engine.handle().expect("none is out");
+    let guard = handle.pin(Now { secs: 1, micros: 1 });
+    let hash = guard.prepare(b"key");
+    let seen = model.position_of(hash);
+    assert!(matches!(guard.store(hash, &Store::set(b"key", b"one")), Stored::Stored { .. }));
+    assert_eq!(guard.overtake(b"key", hash, seen, 9), None, "it was changed since");
+    assert_eq!(guard.get(b"key", hash).map(|item| item.value()), Ok(&b"one"[..]));
+    let seen = model.position_of(hash);
+    let position = guard.overtake(b"key", hash, seen, 9).expect("nothing has changed");
+    assert_eq!(position, seen + 1);
+    assert!(guard.get(b"key", hash).is_err(), "what the store has counts");
+    assert!(guard.take_unproven());
+    assert_eq!(guard.overtake(b"key", hash, seen, 9), None, "it was changed again");
+}

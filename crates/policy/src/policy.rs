@@ -123,8 +123,8 @@ pub struct Policy {
     pub is_read_only: bool,
     /// Who may read and write.
     pub users: Users,
-    /// Changes go to other servers.
-    pub is_replicated: bool,
+    /// Changes go to other sites; `None`: as those of other stores of this server.
+    pub is_replicated: Option<bool>,
     /// Which server runs read-modify-write commands; with replication alone.
     pub rmw: Option<Rmw>,
 }

@@ -109,7 +109,7 @@ fn policy(
             "item_bytes_max" => policy.item_bytes_max = Some(size(&place, value, ITEM_BYTES)? as u32),
             "read_only" => policy.is_read_only = truth(&place, value)?,
             "users" => policy.users = users(&place, value)?,
-            "replicate" => policy.is_replicated = truth(&place, value)?,
+            "replicate" => policy.is_replicated = Some(truth(&place, value)?),
             "rmw" => policy.rmw = Some(one_of(&place, value, Rmw::ALL, Rmw::name)?),
             other => return Err(place.unknown(other, POLICY_KEYS)),
         }
@@ -125,7 +125,7 @@ fn policy(
         wrong("durability", "only with keep = \"store\"")?;
         wrong("disk", "only with keep = \"store\"")?;
     }
-    if !policy.is_replicated {
+    if policy.is_replicated != Some(true) {
         wrong("rmw", "only with replicate = true")?;
     }
     if let (Some(default), Some(max)) = (policy.ttl_default_secs, policy.ttl_max_secs)
@@ -323,7 +323,7 @@ rmw = "home"
             item_bytes_max: Some(4_096),
             is_read_only: true,
             users: Users { read: Some(vec!["anna".to_owned(), "ben".to_owned()]), write: Some(Vec::new()) },
-            is_replicated: true,
+            is_replicated: Some(true),
             rmw: Some(Rmw::HomeMaster),
         };
         assert_eq!(table.policy(table.named(b"session:").expect("it is there")), &session);

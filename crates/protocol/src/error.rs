@@ -75,6 +75,8 @@ pub enum Error {
     BackupRunning,
     /// stats store backup with a name that is none.
     BadBackupName,
+    /// A client's own CAS value, where versions order the changes of several sites.
+    OwnVersion,
     /// lru_crawler crawl hash.
     CrawlByHash,
     /// lru_crawler: a class that there cannot be.
@@ -192,6 +194,7 @@ impl Error {
             Self::BackupNotAllowed => "CLIENT_ERROR backups not enabled",
             Self::BackupRunning => "BUSY currently taking a backup",
             Self::BadBackupName => "CLIENT_ERROR usage: stats store backup <name> [<earlier name>]",
+            Self::OwnVersion => "CLIENT_ERROR CAS values of replicated items come from the server",
             Self::CrawlByHash => "ERROR an unknown error happened",
             Self::BadClass => "BADCLASS invalid class id",
             Self::MetadumpNotAllowed => "ERROR metadump not allowed",

@@ -12,6 +12,7 @@ pub mod namespaces;
 pub mod net;
 pub mod observe;
 pub mod persistence;
+pub mod replication;
 pub mod shared;
 pub mod startup;
 pub mod web;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::Config;
+use larder_replication::wire::Token;
 use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
@@ -22,6 +23,7 @@ use larder_server::net::worker::Worker;
 use larder_server::net::worker_pool::WorkerPool;
 use larder_server::observe::journal;
 use larder_server::persistence::{self, Persistence};
+use larder_server::replication;
 use larder_server::shared::Shared;
 use larder_server::startup::address_space;
 use larder_server::startup::daemon::{self, PidFile};
@@ -150,19 +152,25 @@ struct Secrets {
     admin_token: Option<TokenFile>,
     backup_token: Option<TokenFile>,
     http_token: Option<TokenFile>,
+    replication_token: Option<Token>,
 }
 
 impl Secrets {
     fn read(settings: &Settings) -> Result<Self, Refusal> {
         let (authenticator, tls) = (Authenticator::new(settings)?, Tls::load(&settings.tls)?);
         let token = |option, file: Option<&PathBuf>| TokenFile::read(option, file.map(PathBuf::as_path));
-        let backup_token_file = settings.store.as_ref().and_then(|store| store.backup_token_file.as_ref());
+        let store = settings.store.as_ref();
+        let backup_token_file = store.and_then(|store| store.backup_token_file.as_ref());
+        let replication = store.and_then(|store| store.replication.as_ref());
+        let replication_token_file = replication.and_then(|replication| replication.token_file.as_ref());
         Ok(Self {
             authenticator,
             tls,
             admin_token: token("--admin-token-file", settings.admin.token_file.as_ref())?,
             backup_token: token("--backup-token-file", backup_token_file)?,
             http_token: token("--http-token-file", settings.http.token_file.as_ref())?,
+            replication_token: token("--replication-token-file", replication_token_file)?
+                .map(|file| Token::new(file.bytes())),
         })
     }
 
@@ -213,8 +221,14 @@ fn work(
     let shared = Arc::new(shared);
     shared.connection_table.add_sockets(&listeners, &udp);
     let pool = Arc::new(WorkerPool::new(threads, listeners)?);
-    let store =
-        store_settings.map(|store| persistence::Threads::start(&shared, &pool, &store)).transpose()?;
+    let store = store_settings
+        .as_ref()
+        .map(|store| persistence::Threads::start(&shared, &pool, store))
+        .transpose()?;
+    let replication = store_settings
+        .and_then(|store| store.replication)
+        .map(|settings| replication::Threads::start(&shared, &settings, secrets.replication_token))
+        .transpose()?;
     let mut workers = Vec::new();
     for (index, (udp_sockets, poller)) in udp.into_iter().zip(pollers).enumerate() {
         let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets, poller);
@@ -240,6 +254,9 @@ fn work(
         for worker in workers {
             let _ = worker.join();
         }
+    }
+    if let Some(replication) = replication {
+        replication.stop();
     }
     if let Some(store) = store {
         store.stop();

@@ -23,8 +23,8 @@ use larder_policy::{DEFAULT, Durability, Keep, QuotaError, Table};
 use crate::persistence::Persistence;
 use crate::persistence::disk_quotas::DiskUse;
 
-pub(crate) use build::stored_below;
 pub use build::{BackingOf, NamespacesFile, StoredNamespace, build};
+pub(crate) use build::{is_replicated, stored_below};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};

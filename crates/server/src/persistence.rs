@@ -35,10 +35,10 @@ use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
 };
 use larder_store::files::DiskFiles;
-use larder_store::{Entry, LogOptions, Store, TryGet};
+use larder_store::{Entry, FlushBy, LogOptions, Store, TryGet};
 
 use crate::clock::Clock;
-use crate::namespaces::{StoredNamespace, stored_below};
+use crate::namespaces::{StoredNamespace, is_replicated, stored_below};
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
@@ -48,6 +48,7 @@ use crate::persistence::key_dumps::KeyDumps;
 use crate::persistence::meters::Meters;
 pub use crate::persistence::reader::Reader;
 pub use crate::persistence::threads::Threads;
+use crate::replication::{ReplicationSettings, Site};
 use crate::shared::Shared;
 
 /// How the store is kept (`--store` and what belongs to it).
@@ -69,12 +70,16 @@ pub struct StoreSettings {
     pub backup_token_file: Option<PathBuf>,
     /// Length of a file of the log.
     pub segment_bytes: u64,
+    /// The other sites, if there are any (`--site`).
+    pub replication: Option<ReplicationSettings>,
 }
 
 impl StoreSettings {
-    /// Threads that access the engines: the readers, the committer, and those that list keys.
+    /// Threads that access the engines: the readers, the committer, those that list keys, and those that apply what
+    /// other sites have changed.
     pub fn threads(&self) -> usize {
-        self.readers + 1 + key_dumps::THREADS
+        let peers = self.replication.as_ref().map_or(0, |replication| replication.peers.len());
+        self.readers + 1 + key_dumps::THREADS + peers
     }
 
     /// Makes the directories in which it will write, if they are missing, and returns them.
@@ -100,6 +105,7 @@ impl Default for StoreSettings {
             backup_directory: None,
             backup_token_file: None,
             segment_bytes: LogOptions::default().segment_bytes,
+            replication: None,
         }
     }
 }
@@ -153,6 +159,10 @@ pub struct Persistence {
     pub(crate) backups: Backups,
     pub(crate) meters: Arc<Meters>,
     pub(crate) disk_quotas: Arc<DiskQuotas>,
+    /// Of several sites; 0: there is one.
+    pub(crate) site: u8,
+    /// What other sites are to this one, once it knows.
+    pub(crate) replication: OnceLock<Arc<Site>>,
     /// By worker: it has connections that wait for the committer.
     waiting: Box<[AtomicBool]>,
     clock: Arc<Clock>,
@@ -175,7 +185,7 @@ impl Persistence {
         let journal = JournalConfig {
             bytes_max: JOURNAL_BYTES_MAX,
             changes_max: JOURNAL_CHANGES_MAX,
-            site: 0,
+            site: settings.replication.as_ref().map_or(0, |replication| replication.site),
             highest_version: 0,
             clock: Box::new(WallClock),
         };
@@ -190,6 +200,8 @@ impl Persistence {
         journal: JournalConfig,
     ) -> Self {
         Self {
+            site: journal.site,
+            replication: OnceLock::new(),
             journal: Arc::new(Journal::new(journal)),
             store: OnceLock::new(),
             fetches: FetchQueue::default(),
@@ -208,6 +220,7 @@ impl Persistence {
         let persistence = Self::of(shared)?;
         // Versions that were given and lost with a crash (`interval`) are not given again, if the clock was set back.
         persistence.journal.raise_versions(store.highest_version().saturating_add(LOST_VERSIONS));
+        persistence.journal.raise_replicated_versions(store.highest_version());
         if let Some(table) = shared.namespaces.table() {
             persistence.disk_quotas.set(&table, &*store).map_err(io::Error::other)?;
         }
@@ -245,6 +258,8 @@ impl Persistence {
             prefix: namespace.prefix.as_slice().into(),
             nested: Arc::clone(&namespace.nested),
             is_sync: namespace.durability == Durability::Sync,
+            is_replicated: namespace.is_replicated && self.site != 0,
+            site: self.site,
         })
     }
 
@@ -362,7 +377,15 @@ fn settle_flushes(
     for (prefix, at) in orphans {
         let nested = stored_below(&table, prefix);
         let entry = match at {
-            None => Entry::Flush { prefix, except: &nested, version: 0 },
+            None => {
+                // Other sites take it as any flush of theirs.
+                let journal = shared.persistence.as_ref().map(|persistence| &persistence.journal);
+                let below = journal
+                    .filter(|_| is_replicated(&table, table.find(prefix)))
+                    .and_then(|journal| journal.replicated_flush_version());
+                let by = if below.is_some() { FlushBy::Version } else { FlushBy::Sequence };
+                Entry::Flush { prefix, except: &nested, version: below.unwrap_or(0), by }
+            }
             Some(_) => {
                 tracing::warn!(prefix = %prefix.escape_ascii(), "a delayed flush is cancelled: its namespace is gone");
                 Entry::CancelFlushAt { prefix }

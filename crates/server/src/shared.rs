@@ -13,7 +13,7 @@ use crate::conn::authenticator::Authenticator;
 use crate::conn::buffer_budget::BufferBudget;
 use crate::control::Stop;
 use crate::exec::crawler::Crawler;
-use crate::namespaces::{Handles, Namespaces};
+use crate::namespaces::{Handles, Namespaces, is_replicated};
 use crate::net::connection_limiter::ConnectionLimiter;
 use crate::net::connection_table::ConnectionTable;
 use crate::net::tls::Tls;
@@ -121,6 +121,13 @@ impl Shared {
     /// Adds an authenticator.
     pub fn with_authenticator(self, authenticator: Option<Authenticator>) -> Self {
         Self { authenticator, ..self }
+    }
+
+    /// True if other sites are told of the items of the namespace with this number.
+    #[cold]
+    pub(crate) fn is_replicated(&self, number: u8) -> bool {
+        let is_site = self.persistence.as_ref().is_some_and(|persistence| persistence.site != 0);
+        is_site && self.namespaces.table().is_some_and(|table| is_replicated(&table, number))
     }
 
     /// Adds a store.

@@ -35,7 +35,7 @@ impl Observer for WitnessObserver {
             Kind::Flush => None,
             Kind::FlushAt { at_secs } => Some(Some(i64::try_from(at_secs).unwrap_or(i64::MAX))),
             Kind::CancelFlushAt => Some(None),
-            Kind::Nothing => return,
+            Kind::Nothing | Kind::Note | Kind::Touch { .. } | Kind::FlushBelow { .. } => return,
         };
         let (changes, _) = self.journal.load();
         let applied = witness.place_of(self.journal.last_given() - changes);

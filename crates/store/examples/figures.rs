@@ -33,6 +33,9 @@ fn append(store: &LogStore, numbers: &[u64], version: u64, value: &[u8]) {
                 version,
                 marks: Marks::NONE,
                 origin: 0,
+                base_version: 0,
+                expiry_value_version: 0,
+                expiry_version: 0,
             })
         })
         .collect();

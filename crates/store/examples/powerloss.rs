@@ -37,9 +37,12 @@ fn write(dir: &str, acknowledgements: &str, count: u64) {
             version,
             marks: Marks::NONE,
             origin: 0,
+            base_version: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
         };
         let entry = match version % 7 {
-            0 => Entry::Delete { key: key.as_bytes(), version },
+            0 => Entry::Delete { key: key.as_bytes(), version, base_version: 0 },
             _ => Entry::Put(put),
         };
         store.append(&[entry]).expect("appends");

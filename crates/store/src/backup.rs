@@ -86,6 +86,7 @@ impl Manifest {
         match &mut self.image {
             Image::Log(image) => {
                 image.next_number = (image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
+                image.incarnation = fastrand::u64(1..);
             }
             Image::Rocks(image) => image.id = rocks_manifest::random_id(),
         }

@@ -5,9 +5,10 @@ mod change;
 mod committer;
 mod failures;
 mod journal;
+mod known_versions;
 mod versions;
 
-pub use change::{Change, Kind, OnItsWay, SharedValue};
+pub use change::{Change, Kind, OnItsWay, Registers, SharedValue};
 pub use committer::{Committer, Destination, Observer, Step};
 pub use journal::{Journal, JournalConfig, Outcome, Refusal};
 pub use versions::{Clock, SITE_BITS, VERSION_MAX, Versions, version_at};

@@ -12,6 +12,13 @@ pub const VALUE_BYTES_MAX: usize = 1 << 30;
 /// The most bytes of the prefixes that a flush leaves alone, and 2 for each.
 pub const FLUSH_EXCEPTIONS_BYTES_MAX: usize = 64 << 10;
 
+/// The longest name of a note, in bytes.
+pub const NOTE_NAME_BYTES_MAX: usize = 64;
+/// The longest note, in bytes.
+pub const NOTE_BYTES_MAX: usize = 1 << 10;
+/// The most notes of a store.
+pub const NOTES_MAX: usize = 1024;
+
 /// The most bytes of a batch of several entries: keys, values, and 64 for each. A batch of one has no such limit.
 pub const BATCH_BYTES_MAX: usize = 32 << 20;
 
@@ -72,6 +79,14 @@ pub struct Put<'a> {
     pub marks: Marks,
     /// The site that made this change.
     pub origin: u8,
+    /// The highest version of the key, or of a flush of it, that the site knew which made this change; 0: none is
+    /// known.
+    pub base_version: u64,
+    /// Of the value that the expiry is said of, at least `version`; 0: as `version`. A higher one: a touch has come
+    /// before its value, and this one lives as long meanwhile.
+    pub expiry_value_version: u64,
+    /// Of the expiry, at least that of its value; 0: as `version`.
+    pub expiry_version: u64,
 }
 
 impl Put<'_> {
@@ -92,6 +107,23 @@ pub enum Entry<'a> {
         key: &'a [u8],
         /// The CAS value that the deletion was given; counts for [`Store::highest_version`](crate::Store).
         version: u64,
+        /// See [`Put::base_version`].
+        base_version: u64,
+    },
+    /// The key has no item, but it is known when one that is to come expires: a touch that has come before its value.
+    Touch {
+        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+        /// Of the value that is to come, at least `version`. Not 0.
+        expiry_value_version: u64,
+        /// Of the expiry, at least that of its value.
+        expiry_version: u64,
+        /// Unix time in seconds; 0: never.
+        exptime_secs: u64,
+        /// Of the deletion that the touch came after; 0: none is known.
+        version: u64,
+        /// Of that deletion: see [`Put::base_version`].
+        base_version: u64,
     },
     /// No key that begins with the prefix has an item, in O(1). Also ends a delayed flush of exactly this prefix.
     Flush {
@@ -102,6 +134,8 @@ pub enum Entry<'a> {
         except: &'a [Vec<u8>],
         /// As in `Delete`.
         version: u64,
+        /// Which entries it means.
+        by: FlushBy,
     },
     /// A flush is due later. The store keeps it, across restarts too, and does nothing else: the caller appends a
     /// `Flush` when it is due, with the exceptions of that moment, and asks for
@@ -117,27 +151,85 @@ pub enum Entry<'a> {
         /// The prefix that `FlushAt` had.
         prefix: &'a [u8],
     },
+    /// A note of the caller, which the store keeps until another one has the same name. At most [`NOTES_MAX`] names.
+    Note {
+        /// 1 to [`NOTE_NAME_BYTES_MAX`] bytes.
+        name: &'a [u8],
+        /// At most [`NOTE_BYTES_MAX`] bytes.
+        value: &'a [u8],
+    },
+}
+
+/// Which entries a flush means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FlushBy {
+    /// All that were appended before.
+    #[default]
+    Sequence,
+    /// Values and deletions whose version is lower, and expiries of such values, whether they were appended before or
+    /// are later. For replicated stores.
+    Version,
 }
 
 impl Entry<'_> {
-    /// The key, or the prefix.
+    /// The key, the prefix, or the name.
     pub fn key(&self) -> &[u8] {
         match *self {
-            Self::Put(Put { key, .. }) | Self::Delete { key, .. } => key,
+            Self::Put(Put { key, .. }) | Self::Delete { key, .. } | Self::Touch { key, .. } => key,
             Self::Flush { prefix, .. } | Self::FlushAt { prefix, .. } | Self::CancelFlushAt { prefix } => {
                 prefix
             }
+            Self::Note { name, .. } => name,
         }
     }
 
     /// The CAS value that the change was given; 0 if it has none.
     pub fn version(&self) -> u64 {
         match *self {
-            Self::Put(Put { version, .. }) | Self::Delete { version, .. } | Self::Flush { version, .. } => {
-                version
-            }
-            Self::FlushAt { .. } | Self::CancelFlushAt { .. } => 0,
+            Self::Put(Put { version, .. })
+            | Self::Delete { version, .. }
+            | Self::Touch { version, .. }
+            | Self::Flush { version, .. } => version,
+            Self::FlushAt { .. } | Self::CancelFlushAt { .. } | Self::Note { .. } => 0,
         }
+    }
+
+    /// Of the expiry, where it is not that of the value; else 0.
+    pub(crate) fn expiry_version(&self) -> u64 {
+        match *self {
+            Self::Put(Put { version, expiry_version, .. }) if expiry_version != version => expiry_version,
+            Self::Touch { expiry_version, .. } => expiry_version,
+            _ => 0,
+        }
+    }
+
+    /// Of the value that the expiry is said of, where it is not this one; else 0.
+    pub(crate) fn expiry_value_version(&self) -> u64 {
+        match *self {
+            Self::Put(Put { version, expiry_value_version, .. }) if expiry_value_version != version => {
+                expiry_value_version
+            }
+            Self::Touch { expiry_value_version, .. } => expiry_value_version,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn base_version(&self) -> u64 {
+        match *self {
+            Self::Put(Put { base_version, .. })
+            | Self::Delete { base_version, .. }
+            | Self::Touch { base_version, .. } => base_version,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn highest_version(&self) -> u64 {
+        self.version().max(self.expiry_version())
+    }
+
+    /// Is it about one key?
+    pub(crate) fn has_key(&self) -> bool {
+        matches!(self, Self::Put(_) | Self::Delete { .. } | Self::Touch { .. })
     }
 }
 
@@ -183,6 +275,17 @@ pub struct PendingFlush {
     pub prefix: Vec<u8>,
     /// When it is due, in seconds of Unix time.
     pub at_secs: u64,
+}
+
+/// A flush of all that is below a version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VersionFlush {
+    /// Of the keys; empty: all.
+    pub prefix: Vec<u8>,
+    /// But for the keys that begin with one of these.
+    pub except: Vec<Vec<u8>>,
+    /// What is below it is gone.
+    pub version: u64,
 }
 
 /// Where a value is read to. The store calls `start` once it knows that it has the item, then `buffer` until the value

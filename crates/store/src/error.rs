@@ -60,6 +60,11 @@ pub enum Error {
         /// Which limit.
         what: &'static str,
     },
+    /// Entries of the log that were asked for are gone.
+    TooFarBehind {
+        /// The first that is there, or will be.
+        oldest_sequence: u64,
+    },
     /// The sink gave no place for the value.
     Declined,
     /// This driver cannot do it.
@@ -119,6 +124,9 @@ impl fmt::Display for Error {
                  --store-engine {found}, or another directory"
             ),
             Self::Invalid { what } => write!(f, "the store cannot keep this entry: {what}"),
+            Self::TooFarBehind { oldest_sequence } => {
+                write!(f, "the log before sequence {oldest_sequence} is gone")
+            }
             Self::Declined => f.write_str("the reader gave no place for the value"),
             Self::Unsupported { what } => write!(f, "this store has no {what}"),
             Self::Io { doing, source } => write!(f, "{doing}: {source}"),

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::entry::{Entry, PendingFlush};
+use crate::entry::{Entry, FlushBy, PendingFlush};
+use crate::log::bugs::{Bug, is_planted};
 use crate::log::bytes::Bytes;
+use crate::state::KeyState;
 use crate::validate::is_exception;
 
 /// Prefixes and when they were flushed.
@@ -25,11 +27,38 @@ pub(crate) struct FlushTable {
 pub(crate) struct FlushMark {
     pub(super) sequence: u64,
     pub(super) version: u64,
+    /// Which records it means: with a lower sequence, or with a lower version.
+    pub(super) by: FlushBy,
+    /// Of a flush by version: no record that it means has a higher sequence. `u64::MAX`: such a one may still come.
+    pub(super) settled_sequence: u64,
     /// Keys that begin with one of these were left alone. Each begins with the flushed prefix.
     pub(super) except: Vec<Vec<u8>>,
 }
 
 impl FlushMark {
+    /// Of a flush that means what was appended before.
+    #[cfg(feature = "rocksdb")]
+    pub(super) fn by_sequence(sequence: u64, version: u64, except: Vec<Vec<u8>>) -> Self {
+        Self { sequence, version, by: FlushBy::Sequence, settled_sequence: u64::MAX, except }
+    }
+
+    /// What orders flushes of the same kind.
+    fn rank(&self) -> u64 {
+        match self.by {
+            FlushBy::Sequence => self.sequence,
+            FlushBy::Version => self.version,
+        }
+    }
+
+    /// Does it mean all that the other one means, where it reaches all keys of that?
+    fn is_at_least(&self, other: &Self) -> bool {
+        self.by == other.by && self.rank() >= other.rank()
+    }
+
+    fn is_unsettled(&self, version: u64) -> bool {
+        self.by == FlushBy::Version && self.version <= version && self.settled_sequence == u64::MAX
+    }
+
     fn excepts(&self, key: &[u8]) -> bool {
         self.except.iter().any(|prefix| key.starts_with(prefix))
     }
@@ -57,15 +86,13 @@ impl FlushTable {
             self.pending.remove(prefix);
         }
         let is_covered = (self.marks_of(prefix)).any(|(other_prefix, other)| {
-            other.sequence >= mark.sequence && covers(other_prefix, other, prefix, &mark)
+            other.is_at_least(&mark) && covers(other_prefix, other, prefix, &mark)
         });
         if is_covered {
             return;
         }
         self.marks.retain(|other_prefix, others| {
-            others.retain(|other| {
-                other.sequence > mark.sequence || !covers(prefix, &mark, other_prefix, other)
-            });
+            others.retain(|other| !mark.is_at_least(other) || !covers(prefix, &mark, other_prefix, other));
             !others.is_empty()
         });
         self.insert(prefix, mark);
@@ -97,14 +124,40 @@ impl FlushTable {
             .flat_map(|(prefix, marks)| marks.iter().map(|mark| (&prefix[..], mark)))
     }
 
-    /// The sequence of the newest flush that the key falls under; 0: none.
+    fn newest_by(&self, key: &[u8], by: FlushBy) -> u64 {
+        let reaching = self.marks_of(key).filter(|(_, mark)| mark.by == by && !mark.excepts(key));
+        reaching.map(|(_, mark)| mark.rank()).max().unwrap_or(0)
+    }
+
+    /// The sequence of the newest flush by sequence that the key falls under; 0: none.
     pub(super) fn newest(&self, key: &[u8]) -> u64 {
+        self.newest_by(key, FlushBy::Sequence)
+    }
+
+    /// The version below which the key's registers were flushed; 0: none.
+    pub(super) fn below_version(&self, key: &[u8]) -> u64 {
+        self.newest_by(key, FlushBy::Version)
+    }
+
+    /// The highest sequence of a flush that the key falls under, whatever it means.
+    fn newest_sequence(&self, key: &[u8]) -> u64 {
         let reaching = self.marks_of(key).filter(|(_, mark)| !mark.excepts(key));
         reaching.map(|(_, mark)| mark.sequence).max().unwrap_or(0)
     }
 
+    /// The highest version of a flush that the key falls under; 0: none.
+    pub(super) fn newest_version(&self, key: &[u8]) -> u64 {
+        let reaching = self.marks_of(key).filter(|(_, mark)| !mark.excepts(key));
+        reaching.map(|(_, mark)| mark.version).max().unwrap_or(0)
+    }
+
+    /// The flushes by version.
+    pub(super) fn by_version(&self) -> impl Iterator<Item = (&[u8], &FlushMark)> {
+        self.iter().filter(|(_, mark)| mark.by == FlushBy::Version)
+    }
+
     /// The sequence of the newest flush of the keys with this prefix that are not elsewhere: those with a longer prefix
-    /// that `is_elsewhere`. `None`: it is not the same for all of them.
+    /// that `is_elsewhere`. `None`: it is not the same for all of them, or depends on versions.
     pub(super) fn newest_below(&self, prefix: &[u8], is_elsewhere: impl Fn(&[u8]) -> bool) -> Option<u64> {
         let is_same = |longer: &[u8]| {
             longer.len() <= prefix.len() || !longer.starts_with(prefix) || is_elsewhere(longer)
@@ -112,7 +165,8 @@ impl FlushTable {
         let is_uniform = |(flushed, mark): (&[u8], &FlushMark)| {
             is_same(flushed) && mark.except.iter().all(|longer| is_same(longer))
         };
-        self.iter().all(is_uniform).then(|| self.newest(prefix))
+        let is_known = self.iter().all(is_uniform) && self.below_version(prefix) == 0;
+        is_known.then(|| self.newest(prefix))
     }
 
     /// All with a lower sequence was flushed, by one flush or by several that complete each other.
@@ -129,7 +183,7 @@ impl FlushTable {
                 break;
             }
             *steps -= 1;
-            if mark.sequence <= below || mark.excepts(prefix) {
+            if mark.by != FlushBy::Sequence || mark.sequence <= below || mark.excepts(prefix) {
                 continue;
             }
             let reached = mark.except.iter().filter(|longer| longer.starts_with(prefix));
@@ -148,18 +202,35 @@ impl FlushTable {
 
     /// Forgets the flushes below which there is no record.
     pub(super) fn forget_below(&mut self, oldest_sequence: u64) {
-        self.retain(|sequence| sequence > oldest_sequence);
+        self.retain(|mark| match mark.by {
+            FlushBy::Sequence => mark.sequence > oldest_sequence,
+            FlushBy::Version => mark.settled_sequence >= oldest_sequence,
+        });
+    }
+
+    /// From now on nobody appends what is not above this version. Up to `last_sequence` somebody may have.
+    pub(super) fn settle(&mut self, version: u64, last_sequence: u64) {
+        for mark in self.marks.values_mut().flatten() {
+            if mark.is_unsettled(version) {
+                mark.settled_sequence = last_sequence;
+            }
+        }
+    }
+
+    /// Is there a flush that [`settle`](Self::settle) would change?
+    pub(super) fn has_unsettled(&self, version: u64) -> bool {
+        self.marks.values().flatten().any(|mark| mark.is_unsettled(version))
     }
 
     /// Forgets the flushes that did not happen.
     pub(super) fn forget_above(&mut self, last_sequence: u64) {
-        self.retain(|sequence| sequence <= last_sequence);
+        self.retain(|mark| mark.sequence <= last_sequence);
         self.pending.retain(|_, mark| mark.sequence <= last_sequence);
     }
 
-    fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&FlushMark) -> bool) {
         self.marks.retain(|_, marks| {
-            marks.retain(|mark| is_kept(mark.sequence));
+            marks.retain(|mark| is_kept(mark));
             !marks.is_empty()
         });
         self.measure();
@@ -204,11 +275,14 @@ pub(super) struct Flushes {
     table: RwLock<FlushTable>,
     /// The highest sequence of a flush.
     newest: AtomicU64,
+    /// The highest version of a flush by version.
+    below_version: AtomicU64,
 }
 
 impl Flushes {
     pub(super) fn new(table: FlushTable) -> Self {
-        let flushes = Self { table: RwLock::new(table), newest: AtomicU64::new(0) };
+        let flushes =
+            Self { table: RwLock::new(table), newest: AtomicU64::new(0), below_version: AtomicU64::new(0) };
         flushes.note_newest(&flushes.read());
         flushes
     }
@@ -224,9 +298,10 @@ impl Flushes {
     /// An entry was appended.
     pub(super) fn append(&self, entry: &Entry<'_>, sequence: u64) {
         match *entry {
-            Entry::Put(_) | Entry::Delete { .. } => {}
-            Entry::Flush { prefix, except, version } => {
-                let mark = FlushMark { sequence, version, except: except.to_vec() };
+            Entry::Put(_) | Entry::Delete { .. } | Entry::Touch { .. } | Entry::Note { .. } => {}
+            Entry::Flush { prefix, except, version, by } => {
+                let except = except.to_vec();
+                let mark = FlushMark { sequence, version, by, settled_sequence: u64::MAX, except };
                 self.change(|table| table.flush(prefix, mark));
             }
             Entry::FlushAt { prefix, at_secs } => {
@@ -252,11 +327,35 @@ impl Flushes {
     fn note_newest(&self, table: &FlushTable) {
         let newest = table.marks.values().flatten().map(|mark| mark.sequence).max().unwrap_or(0);
         self.newest.store(newest, Ordering::Release);
+        let below_version = table.by_version().map(|(_, mark)| mark.version).max().unwrap_or(0);
+        self.below_version.store(below_version, Ordering::Release);
     }
 
-    /// Was the record of this key and sequence flushed?
-    pub(super) fn covers(&self, key: &[u8], sequence: u64) -> bool {
-        sequence < self.newest.load(Ordering::Acquire) && sequence < self.read().newest(key)
+    /// Was the item of this key, sequence and version flushed?
+    pub(super) fn covers(&self, key: &[u8], sequence: u64, version: u64) -> bool {
+        let by_sequence = sequence < self.newest.load(Ordering::Acquire);
+        let by_version = version < self.below_version.load(Ordering::Acquire);
+        if !by_sequence && !by_version {
+            return false;
+        }
+        let table = self.read();
+        (by_sequence && sequence < table.newest(key))
+            || (by_version && version < table.below_version(key))
+            || (is_planted(Bug::FlushNewer) && sequence < table.newest_sequence(key))
+    }
+
+    /// Was the item of this key flushed by version, whenever it came?
+    pub(super) fn covers_version(&self, key: &[u8], version: u64) -> bool {
+        version < self.below_version.load(Ordering::Acquire) && version < self.read().below_version(key)
+    }
+
+    /// What of a key's state was not flushed; `None`: nothing.
+    pub(super) fn left_of(&self, key: &[u8], state: KeyState) -> Option<KeyState> {
+        let table = self.read();
+        if state.sequence < table.newest(key) {
+            return None;
+        }
+        state.flushed(table.below_version(key))
     }
 
     /// The highest sequence of a flush; 0: none.
@@ -272,7 +371,13 @@ mod tests {
     #[test]
     fn a_longer_prefix_is_flushed_with_a_shorter_one() {
         let mut table = FlushTable::default();
-        let mark = |sequence| FlushMark { sequence, version: 0, except: Vec::new() };
+        let mark = |sequence| FlushMark {
+            sequence,
+            version: 0,
+            by: FlushBy::Sequence,
+            settled_sequence: u64::MAX,
+            except: Vec::new(),
+        };
         table.flush(b"user:", mark(5));
         table.flush(b"page:", mark(6));
         assert_eq!((table.newest(b"user:1"), table.newest(b"page:1"), table.newest(b"use")), (5, 6, 0));
@@ -292,7 +397,16 @@ mod tests {
             let longer =
                 prefixes.iter().filter(|other| other.len() > prefix.len() && other.starts_with(prefix));
             let except = longer.map(|other| other.to_vec()).collect();
-            table.flush(prefix, FlushMark { sequence: 5 + nth as u64, version: 0, except });
+            table.flush(
+                prefix,
+                FlushMark {
+                    sequence: 5 + nth as u64,
+                    version: 0,
+                    by: FlushBy::Sequence,
+                    settled_sequence: u64::MAX,
+                    except,
+                },
+            );
         }
         assert_eq!(table.newest_of_all(), 5);
     }
@@ -316,7 +430,13 @@ mod tests {
                     (!rest.is_empty()).then(|| [prefix.clone(), rest].concat())
                 };
                 let except: Vec<_> = (0..2).filter_map(&mut longer).collect();
-                let mark = FlushMark { sequence, version: 0, except };
+                let mark = FlushMark {
+                    sequence,
+                    version: 0,
+                    by: FlushBy::Sequence,
+                    settled_sequence: u64::MAX,
+                    except,
+                };
                 table.flush(&prefix, mark.clone());
                 all.push((prefix, mark));
             }

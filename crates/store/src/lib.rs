@@ -17,6 +17,9 @@
 //!     version: 1,
 //!     marks: Marks::NONE,
 //!     origin: 0,
+//!     base_version: 0,
+//!     expiry_value_version: 0,
+//!     expiry_version: 0,
 //! };
 //! store.append(&[Entry::Put(put)])?;
 //! store.sync()?;
@@ -37,6 +40,10 @@
 //! | `for_each_key(&mut Cursor, limit, now, visit)` | any thread | a scan in pieces, keys and metas |
 //! | `pending_flushes()` | at the start | delayed flushes that the caller has to make when they are due |
 //! | `last_sequence()`, `durable_sequence()`, `highest_version()`, `stats()` | any thread | numbers |
+//! | `state(key)`, `newest_flush_version(key)`, `note(name)`, `notes()` | any thread | what replication merges with |
+//! | `read_log(after, budget, visit) -> LogRead` | any thread | the durable entries of the log, in their order |
+//! | `for_each_state(&mut Cursor, budget, visit)`, `version_flushes()` | any thread | a copy in pieces: deletions, too |
+//! | `retain(Retention)`, `incarnation()` | who replicates | what cleaning keeps for other sites; which log it is |
 //! | `count_prefixes(&[&[u8]]) -> Arc<PrefixUsage>` | at the start | what the items of each prefix use on the disk |
 //! | `maintain(Budget, now) -> Progress` | one background thread | a bounded step of cleaning |
 //! | `backup(&dyn Files, since) -> Manifest` | any thread | a consistent copy while others go on; [`restore`] |
@@ -63,10 +70,12 @@ mod entry;
 mod error;
 pub mod files;
 mod flushes;
+mod history;
 mod log;
 mod memory;
 mod read_only;
 mod rocks;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -75,15 +84,18 @@ mod validate;
 
 pub use backup::{Manifest, StreamReport, backup_stream, restore, restore_stream, verify_stream};
 pub use entry::{
-    BATCH_BYTES_MAX, Entry, FLUSH_EXCEPTIONS_BYTES_MAX, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush,
-    Put, SequenceRange, Sink, VALUE_BYTES_MAX, VecSink,
+    BATCH_BYTES_MAX, Entry, FLUSH_EXCEPTIONS_BYTES_MAX, FlushBy, KEY_BYTES_MAX, Marks, Meta, NOTE_BYTES_MAX,
+    NOTE_NAME_BYTES_MAX, NOTES_MAX, NoValue, PendingFlush, Put, SequenceRange, Sink, VALUE_BYTES_MAX,
+    VecSink, VersionFlush,
 };
 pub use error::{Error, Result};
+pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use rocks::ROCKS_VALUE_BYTES_MAX;
 #[cfg(feature = "rocksdb")]
 pub use rocks::{RocksOptions, RocksStore};
+pub use state::{ItemState, KeyState, VisitState};
 pub use store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 pub use usage::{COUNTED_PREFIXES_MAX, PrefixUsage};

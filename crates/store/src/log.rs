@@ -4,16 +4,19 @@
 //! |---|---|
 //! | `record`, `segment`, `manifest`, `snapshot` | the bytes of the files; `docs/store-format.md` |
 //! | `digest`, `index` | where each key's newest record is |
+//! | `notes` | the caller's notes |
 //! | `open` | from files to a store: manifest, snapshot or footers, the tail |
 //! | `writer`, `append` | the end of a segment; batches |
-//! | `get`, `keys` | reading one item; a scan of all |
+//! | `get`, `keys`, `states` | reading one item, or the state of a key; scans of all |
+//! | `history` | reading the log in its order |
 //! | `clean` | getting back the room of dead records |
+//! | `retain` | what cleaning keeps for other sites |
 //! | `usage`, `account` | counting what the items of a prefix use |
 //! | `window` | reading a segment forward |
 //!
 //! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, then one of: a shard of
-//! the index, the flushes, the usage, the segment table (which may be taken under a shard's lock). Readers take a
-//! shard's lock, that of the flushes and that of the segment table only.
+//! the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's
+//! lock). Readers take a shard's lock, that of the flushes and that of the segment table only.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -27,30 +30,38 @@ pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod digest;
 mod get;
+mod history;
 mod index;
 mod keys;
 pub(crate) mod manifest;
+mod notes;
 pub(crate) mod open;
 mod record;
+mod retain;
 pub(crate) mod segment;
 mod snapshot;
+mod states;
 mod usage;
 mod window;
 mod writer;
 
 use crate::backup::{self, Image, Manifest};
-use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
+use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink, VersionFlush};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
-use crate::flushes::Flushes;
+use crate::flushes::{FlushMark, Flushes};
+use crate::history::{LogEntry, LogRead, Retention};
 use crate::read_only::ReadOnly;
+use crate::state::{KeyState, VisitState};
 use crate::store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 use crate::usage::PrefixUsage;
 
 use clean::Cleaner;
 use digest::Secret;
+use history::Places;
 use index::Index;
 use manifest::ManifestImage;
+use notes::NoteTable;
 use segment::{Segment, SegmentTable};
 use writer::{WriteError, Writer};
 
@@ -83,6 +94,13 @@ pub struct LogStore {
     index: Index,
     segments: SegmentTable,
     flushes: Flushes,
+    notes: RwLock<NoteTable>,
+    incarnation: u64,
+    /// See [`ManifestImage::log_start`]. Rises before the segment goes.
+    log_start: AtomicU64,
+    retention: RwLock<Retention>,
+    /// Where reads of the log ended.
+    places: Mutex<Places>,
     cleaner: Mutex<Cleaner>,
     appender: Mutex<Appender>,
     manifest: Mutex<ManifestState>,
@@ -124,6 +142,7 @@ struct ManifestState {
 #[derive(Default)]
 struct Counters {
     records: AtomicI64,
+    tombstones: AtomicI64,
     appended_bytes: AtomicU64,
     cleaned_bytes: AtomicU64,
     reads: AtomicU64,
@@ -162,6 +181,10 @@ impl LogStore {
         self.usage.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn retention(&self) -> Retention {
+        *self.retention.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What a failed write of a segment means.
     fn write_failed(&self, doing: String, error: WriteError) -> Error {
         if error.sync_failed {
@@ -185,6 +208,10 @@ impl LogStore {
             highest_version: self.highest_version.load(Relaxed),
             segments: segments.iter().map(|segment| segment.image()).collect(),
             flushes,
+            notes: self.notes.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            incarnation: self.incarnation,
+            log_start: self.log_start.load(Relaxed),
+            is_replicated: self.retention().is_replicated,
             snapshot: None,
         }
     }
@@ -276,12 +303,15 @@ impl Store for LogStore {
             index_bytes: self.index.memory_bytes() as u64,
             appended_bytes: count(&self.counters.appended_bytes),
             cleaned_bytes: count(&self.counters.cleaned_bytes),
-            cleaning_debt_bytes: clean::debt_bytes(self, live_bytes, disk_bytes),
+            cleaning_debt_bytes: clean::debt_bytes(self, &segments),
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
             uncounted_records: count(&self.counters.uncounted_records),
             read_only: self.read_only.is_set(),
+            log_start_sequence: count(&self.log_start),
+            log_bytes: retain::log_bytes(&segments),
+            tombstones: self.counters.tombstones.load(Relaxed).max(0) as u64,
         }
     }
 
@@ -291,6 +321,59 @@ impl Store for LogStore {
 
     fn count_prefixes(&self, prefixes: &[&[u8]]) -> Result<Arc<PrefixUsage>> {
         usage::count_prefixes(self, prefixes)
+    }
+
+    fn state(&self, key: &[u8]) -> Result<Option<KeyState>> {
+        get::state(self, key)
+    }
+
+    fn newest_flush_version(&self, key: &[u8]) -> u64 {
+        self.flushes.read().newest_version(key)
+    }
+
+    fn notes(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let notes = self.notes.read().unwrap_or_else(PoisonError::into_inner);
+        notes.iter().map(|(name, note)| (name.to_vec(), note.value.clone())).collect()
+    }
+
+    fn note(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let notes = self.notes.read().unwrap_or_else(PoisonError::into_inner);
+        notes.get(name).map(|note| note.value.clone())
+    }
+
+    fn read_log(
+        &self,
+        after_sequence: u64,
+        budget_bytes: usize,
+        visit: &mut dyn FnMut(LogEntry<'_>),
+    ) -> Result<LogRead> {
+        history::read_log(self, after_sequence, budget_bytes, visit)
+    }
+
+    fn retain(&self, retention: Retention) -> Result<()> {
+        retain::retain(self, retention)
+    }
+
+    fn for_each_state(
+        &self,
+        cursor: &mut Cursor,
+        budget_bytes: usize,
+        visit: &mut VisitState<'_>,
+    ) -> Result<bool> {
+        states::for_each_state(self, cursor, budget_bytes, visit)
+    }
+
+    fn version_flushes(&self) -> Vec<VersionFlush> {
+        let flush = |(prefix, mark): (&[u8], &FlushMark)| VersionFlush {
+            prefix: prefix.to_vec(),
+            except: mark.except.clone(),
+            version: mark.version,
+        };
+        self.flushes.read().by_version().map(flush).collect()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest> {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::backup::Manifest;
-use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
+use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink, VersionFlush};
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::history::{LogEntry, LogRead, Retention};
+use crate::state::{KeyState, VisitState};
 use crate::usage::PrefixUsage;
 
 /// Items that stay.
@@ -83,6 +85,72 @@ pub trait Store: Send + Sync {
         if prefixes.is_empty() { Ok(Arc::default()) } else { Err(Error::Unsupported { what: "disk quotas" }) }
     }
 
+    /// What is known of the key: an item, whether it has expired or not, a deletion, a lone touch. `None`: nothing, or
+    /// all of it was flushed. Deletions are sure to be known in a replicated store only.
+    fn state(&self, key: &[u8]) -> Result<Option<KeyState>> {
+        let _ = key;
+        Err(REPLICATION)
+    }
+
+    /// The highest version of a flush that the key falls under; 0: none that is still known.
+    fn newest_flush_version(&self, key: &[u8]) -> u64 {
+        let _ = key;
+        0
+    }
+
+    /// All notes by name.
+    fn notes(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// The note with this name.
+    fn note(&self, name: &[u8]) -> Option<Vec<u8>> {
+        self.notes().into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Visits the durable entries of the log after this sequence, in their order, but for delayed flushes and their
+    /// cancellations: about so many bytes, one entry at least.
+    ///
+    /// Errors: `TooFarBehind`.
+    fn read_log(
+        &self,
+        after_sequence: u64,
+        budget_bytes: usize,
+        visit: &mut dyn FnMut(LogEntry<'_>),
+    ) -> Result<LogRead> {
+        let _ = (after_sequence, budget_bytes, visit);
+        Err(REPLICATION)
+    }
+
+    /// From now on so much is kept.
+    fn retain(&self, retention: Retention) -> Result<()> {
+        if retention.is_replicated { Err(REPLICATION) } else { Ok(()) }
+    }
+
+    /// Visits all states that [`state`](Self::state) would tell, with the values of items, from the cursor on: about
+    /// so many bytes, at least one step of work. Returns false when there are no more. Else as
+    /// [`for_each_key`](Self::for_each_key).
+    fn for_each_state(
+        &self,
+        cursor: &mut Cursor,
+        budget_bytes: usize,
+        visit: &mut VisitState<'_>,
+    ) -> Result<bool> {
+        let _ = (cursor, budget_bytes, visit);
+        Err(REPLICATION)
+    }
+
+    /// The flushes by version that are still known: a copy of all states needs them, too.
+    fn version_flushes(&self) -> Vec<VersionFlush> {
+        Vec::new()
+    }
+
+    /// A random number of this log, not 0: another one, if the store was restored from a backup or repaired, since its
+    /// log is not what others have read. 0: the driver has no such log.
+    fn incarnation(&self) -> u64 {
+        0
+    }
+
     /// Copies a consistent state to an empty directory, while others append and read. All that was appended before is
     /// in it. With the manifest of an earlier backup, copies only what that one has not; `restore` then needs both.
     fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest>;
@@ -91,6 +159,8 @@ pub trait Store: Send + Sync {
     /// that is dropped without it opens like after a crash.
     fn close(&self) -> Result<()>;
 }
+
+const REPLICATION: Error = Error::Unsupported { what: "replication" };
 
 /// What [`Store::try_get`] found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +197,34 @@ impl Cursor {
     /// The start of a scan.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        match &self.position {
+            Position::Start => vec![0],
+            Position::AfterKey(key) => [&[1], &key[..]].concat(),
+            Position::At { segment, offset } => {
+                [&[2], &segment.to_le_bytes()[..], &offset.to_le_bytes()].concat()
+            }
+            Position::End => vec![3],
+        }
+    }
+
+    /// What [`encode`](Self::encode) has made of a cursor of the same store, or of anything. `None`: it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let position = match bytes.split_first()? {
+            (0, []) => Position::Start,
+            (1, key) => Position::AfterKey(key.to_vec()),
+            (2, place) => {
+                let (numbers, []) = place.as_chunks::<8>() else { return None };
+                let &[segment, offset] = numbers else { return None };
+                Position::At { segment: u64::from_le_bytes(segment), offset: u64::from_le_bytes(offset) }
+            }
+            (3, []) => Position::End,
+            _ => return None,
+        };
+        Some(Self { position })
     }
 }
 
@@ -175,4 +273,10 @@ pub struct Stats {
     pub uncounted_records: u64,
     /// The store is read-only.
     pub read_only: bool,
+    /// The first sequence that [`Store::read_log`] can visit.
+    pub log_start_sequence: u64,
+    /// Files with entries that were appended, and not copied by cleaning.
+    pub log_bytes: u64,
+    /// Deletions and lone touches that are kept.
+    pub tombstones: u64,
 }

@@ -13,5 +13,6 @@ mod keeping;
 mod model;
 mod pieces;
 mod planted;
+mod replicated;
 mod script;
 mod usage;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use larder_store::commit::{
-    Change, Clock, Committer, Journal, JournalConfig, Kind, Observer, Outcome, Refusal, Step,
+    Change, Clock, Committer, Journal, JournalConfig, Kind, Observer, Outcome, Refusal, Registers, Step,
 };
 use larder_store::{Error, Marks, MemoryFaults, MemoryStore, Store, VecSink};
 
@@ -89,7 +89,13 @@ impl Bed {
 }
 
 fn change(key: &[u8], value: &[u8], version: u64, is_sync: bool) -> Change {
-    let kind = Kind::Put { client_flags: 0, exptime_secs: 0, version, marks: Marks::NONE };
+    let kind = Kind::Put {
+        client_flags: 0,
+        exptime_secs: 0,
+        version,
+        marks: Marks::NONE,
+        registers: Registers::default(),
+    };
     Change::new(kind, key, value, is_sync)
 }
 

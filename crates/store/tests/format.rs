@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_store::files::sim::SimDisk;
-use larder_store::{Budget, Cursor, Entry, LogOptions, LogStore, Marks, Put, Store, VecSink};
+use larder_store::{
+    Budget, Cursor, Entry, Error, FlushBy, ItemState, KeyState, LogOptions, LogRead, LogStore, Marks, Put,
+    Retention, Store, VecSink,
+};
 
 const NOW_SECS: u64 = 1_900_000_000;
 
@@ -52,12 +55,21 @@ fn the_example_in_the_document_is_what_the_code_writes() {
         version: 1,
         marks: Marks::NONE,
         origin: 0,
+        base_version: 0,
+        expiry_value_version: 0,
+        expiry_version: 0,
     };
     store
         .append(&[
             Entry::Put(put),
-            Entry::Delete { key: b"old", version: 2 },
-            Entry::Flush { prefix: b"page:", except: &[b"page:old:".to_vec()], version: 3 },
+            Entry::Delete { key: b"old", version: 2, base_version: 1 },
+            Entry::Flush {
+                prefix: b"page:",
+                except: &[b"page:old:".to_vec()],
+                version: 3,
+                by: FlushBy::Version,
+            },
+            Entry::Note { name: b"pos", value: b"12" },
         ])
         .expect("appends");
     store.close().expect("closes");
@@ -87,19 +99,109 @@ fn put(store: &LogStore, prefix: &str, nth: u64) {
             version: 1_000 + nth,
             marks: Marks::from_bits((nth % 8) as u8).expect("three marks"),
             origin: 0,
+            base_version: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
         })])
         .expect("appends");
 }
 
-/// The directories, and whether their flush had an exception: what begins with `flushed:5`.
-const VERSIONS: [(&str, bool); 4] =
-    [("v1/closed", false), ("v1/killed", false), ("v1.1/closed", true), ("v1.1/killed", true)];
+/// The directories, and their minor versions. Since 1.1 their flush had an exception: what begins with `flushed:5`.
+const VERSIONS: [(&str, u16); 6] = [
+    ("v1/closed", 0),
+    ("v1/killed", 0),
+    ("v1.1/closed", 1),
+    ("v1.1/killed", 1),
+    ("v1.2/closed", 2),
+    ("v1.2/killed", 2),
+];
+
+const RETENTION: Retention = Retention {
+    log_after_sequence: u64::MAX,
+    log_bytes_max: 0,
+    deletions_above_version: 2_500,
+    expired_above_secs: NOW_SECS,
+    is_replicated: true,
+};
+
+/// What the directories have since 1.2.
+fn replicated() -> [Entry<'static>; 6] {
+    let put = Put {
+        key: b"touched",
+        value: &[b"value"],
+        client_flags: 9,
+        exptime_secs: 4_100_000_000,
+        version: 2_600,
+        marks: Marks::NONE,
+        origin: 1,
+        base_version: 2_550,
+        expiry_value_version: 0,
+        expiry_version: 2_650,
+    };
+    let (key, except) = (b"early", &[]);
+    [
+        Entry::Put(put),
+        Entry::Touch {
+            key,
+            expiry_value_version: 2_690,
+            expiry_version: 2_700,
+            exptime_secs: 5,
+            version: 0,
+            base_version: 0,
+        },
+        Entry::Delete { key: b"never there", version: 2_710, base_version: 2_705 },
+        Entry::Put(Put { key: b"gone:1", ..put }),
+        Entry::Flush { prefix: b"gone:", except, version: 2_900, by: FlushBy::Version },
+        Entry::Note { name: b"position", value: b"12" },
+    ]
+}
+
+/// Its sequence: it is not for others.
+const DELAYED_FLUSH: u64 = 3 * 60 + 12 + 2;
+
+fn check_replicated(store: &LogStore) {
+    let state = |key: &[u8]| store.state(key).expect("reads").map(|state| KeyState { sequence: 0, ..state });
+    let item = Some(ItemState { value_bytes: 5, client_flags: 9, marks: Marks::NONE });
+    let touched = KeyState {
+        version: 2_600,
+        base_version: 2_550,
+        item,
+        expiry_value_version: 2_600,
+        expiry_version: 2_650,
+        exptime_secs: 4_100_000_000,
+        origin: 1,
+        sequence: 0,
+    };
+    assert_eq!(state(b"touched"), Some(touched));
+    let early = KeyState {
+        expiry_value_version: 2_690,
+        expiry_version: 2_700,
+        exptime_secs: 5,
+        ..KeyState::default()
+    };
+    assert_eq!(state(b"early"), Some(early));
+    let deleted = KeyState { version: 2_710, base_version: 2_705, ..KeyState::default() };
+    assert_eq!(state(b"never there"), Some(deleted));
+    assert_eq!(state(b"gone:1"), None);
+    assert_eq!((store.newest_flush_version(b"gone:1"), store.newest_flush_version(b"early")), (2_900, 0));
+    assert_eq!(store.notes(), [(b"position".to_vec(), b"12".to_vec())]);
+    let start = store.stats().log_start_sequence;
+    let mut sequences = Vec::new();
+    let read = store.read_log(start - 1, usize::MAX, &mut |entry| sequences.push(entry.sequence));
+    let last = store.last_sequence();
+    assert_eq!(read.expect("reads"), LogRead { through_sequence: last, more: false });
+    assert!(
+        start > 1
+            && sequences.iter().copied().eq((start..=last).filter(|&sequence| sequence != DELAYED_FLUSH)),
+        "{start}, {sequences:?}"
+    );
+}
 
 /// Writes the directories of the current version. For a new version of the format: under its name, once.
 #[test]
 #[ignore = "writes tests/data"]
 fn write_data() {
-    for (name, is_closed) in [("v1.1/closed", true), ("v1.1/killed", false)] {
+    for (name, is_closed) in [("v1.2/closed", true), ("v1.2/killed", false)] {
         let dir = data_dir(name);
         let store = LogStore::open(&dir, options()).expect("opens");
         for nth in 0..60 {
@@ -109,14 +211,23 @@ fn write_data() {
         }
         for nth in (0..60).step_by(5) {
             let key = format!("item:{nth}");
-            store.append(&[Entry::Delete { key: key.as_bytes(), version: 2_000 + nth }]).expect("appends");
+            store
+                .append(&[Entry::Delete { key: key.as_bytes(), version: 2_000 + nth, base_version: 0 }])
+                .expect("appends");
         }
         store
             .append(&[
-                Entry::Flush { prefix: b"flushed:", except: &[b"flushed:5".to_vec()], version: 3_000 },
+                Entry::Flush {
+                    prefix: b"flushed:",
+                    except: &[b"flushed:5".to_vec()],
+                    version: 3_000,
+                    by: FlushBy::Sequence,
+                },
                 Entry::FlushAt { prefix: b"later:", at_secs: 5_000_000_000 },
             ])
             .expect("appends");
+        store.retain(RETENTION).expect("retains");
+        store.append(&replicated()).expect("appends");
         while store.maintain(Budget { bytes: 1 << 20 }, NOW_SECS).expect("cleans").more {}
         put(&store, "item:", 59);
         store.sync().expect("syncs");
@@ -132,7 +243,8 @@ fn write_data() {
 
 #[test]
 fn the_files_of_every_version_are_read() {
-    for (name, has_exception) in VERSIONS {
+    for (name, minor) in VERSIONS {
+        let has_exception = minor >= 1;
         let disk = SimDisk::new();
         let mut files = 0;
         for entry in std::fs::read_dir(data_dir(name)).expect("lists") {
@@ -168,8 +280,17 @@ fn the_files_of_every_version_are_read() {
         let (mut keys, mut cursor) = (0, Cursor::new());
         while store.for_each_key(&mut cursor, 1_000, NOW_SECS, &mut |_, _| keys += 1).expect("scans") {}
         let left = if has_exception { 11 } else { 0 };
-        assert_eq!(keys, 48 + left, "{name}");
-        assert_eq!((store.last_sequence(), store.highest_version()), (3 * 60 + 12 + 2 + 1, 3_000), "{name}");
+        let (more_keys, more_entries) = if minor >= 2 { (1, 6) } else { (0, 0) };
+        assert_eq!(keys, 48 + left + more_keys, "{name}");
+        let last_sequence = 3 * 60 + 12 + 2 + 1 + more_entries;
+        assert_eq!((store.last_sequence(), store.highest_version()), (last_sequence, 3_000), "{name}");
+        assert_ne!(store.incarnation(), 0);
+        if minor >= 2 {
+            check_replicated(&store);
+        } else {
+            let read = store.read_log(0, 1, &mut |_| {});
+            assert!(matches!(read, Err(Error::TooFarBehind { .. })), "{name}: what was cleaned is not known");
+        }
         let pending = store.pending_flushes();
         assert_eq!((pending.len(), pending[0].at_secs), (1, 5_000_000_000), "{name}");
         put(&store, "item:", 60);

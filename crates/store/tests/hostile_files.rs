@@ -41,6 +41,9 @@ fn store_in(dir: &Path) {
         version: 1,
         marks: Marks::NONE,
         origin: 0,
+        base_version: 0,
+        expiry_value_version: 0,
+        expiry_version: 0,
     };
     store.append(&[Entry::Put(put)]).expect("appends");
     store.close().expect("closes");

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use larder_store::files::sim::{PowerLoss, SimDisk};
 use larder_store::{
-    Budget, Cursor, Entry, Error, LogOptions, LogStore, Marks, NoValue, Put, Store, check, restore,
+    Budget, Cursor, Entry, Error, FlushBy, LogOptions, LogRead, LogStore, Marks, NoValue, Put, Retention,
+    Store, check, restore,
 };
 
 const NOW_SECS: u64 = 1_900_000_000;
@@ -20,12 +21,32 @@ fn options() -> LogOptions {
 }
 
 fn put<'a>(key: &'a [u8], value: &'a [&'a [u8]], exptime_secs: u64) -> Entry<'a> {
-    Entry::Put(Put { key, value, client_flags: 0, exptime_secs, version: 1, marks: Marks::NONE, origin: 0 })
+    Entry::Put(Put {
+        key,
+        value,
+        client_flags: 0,
+        exptime_secs,
+        version: 1,
+        marks: Marks::NONE,
+        origin: 0,
+        base_version: 0,
+        expiry_value_version: 0,
+        expiry_version: 0,
+    })
 }
+
+const RETENTION: Retention = Retention {
+    log_after_sequence: u64::MAX,
+    log_bytes_max: 0,
+    deletions_above_version: 8,
+    expired_above_secs: NOW_SECS,
+    is_replicated: true,
+};
 
 /// A store with a bit of everything, closed or not.
 fn store_on(disk: &SimDisk, is_closed: bool) {
     let store = LogStore::open_files(Arc::new(disk.clone()), options()).expect("opens");
+    store.retain(RETENTION).expect("retains");
     store.count_prefixes(&[b"", b"a:", b"a:1"]).expect("counts");
     for nth in 0..40_u64 {
         let key = format!("a:{}", nth % 30);
@@ -35,10 +56,32 @@ fn store_on(disk: &SimDisk, is_closed: bool) {
     let except = [b"a:1".to_vec()];
     store
         .append(&[
-            Entry::Delete { key: b"a:2", version: 2 },
-            Entry::Flush { prefix: b"a:", except: &except, version: 3 },
+            Entry::Delete { key: b"a:2", version: 2, base_version: 0 },
+            Entry::Flush { prefix: b"a:", except: &except, version: 3, by: FlushBy::Sequence },
             Entry::FlushAt { prefix: b"b:", at_secs: NOW_SECS + 5 },
             put(b"a:3", &[b"value"], 0),
+            Entry::Touch {
+                key: b"c:1",
+                expiry_value_version: 9,
+                expiry_version: 10,
+                exptime_secs: 5,
+                version: 8,
+                base_version: 7,
+            },
+            Entry::Put(Put {
+                key: b"c:2",
+                value: &[b"value"],
+                client_flags: 0,
+                exptime_secs: NOW_SECS + 5,
+                version: 8,
+                marks: Marks::NONE,
+                origin: 1,
+                base_version: 7,
+                expiry_value_version: 8,
+                expiry_version: 9,
+            }),
+            Entry::Flush { prefix: b"c:3", except: &[], version: 9, by: FlushBy::Version },
+            Entry::Note { name: b"note", value: b"value" },
         ])
         .expect("appends");
     store.sync().expect("syncs");
@@ -65,14 +108,25 @@ fn live_with(disk: &SimDisk) {
         let _ = store.get(key.as_bytes(), NOW_SECS, &mut NoValue);
         let _ = store.append(&[put(key.as_bytes(), &[&[2; 200]], 0)]);
     }
-    let _ = store.append(&[Entry::Flush { prefix: b"a:2", except: &[], version: 4 }]);
+    let _ = store.append(&[Entry::Flush { prefix: b"a:2", except: &[], version: 4, by: FlushBy::Sequence }]);
     let _ = store.sync();
     for _ in 0..20 {
         let _ = store.maintain(Budget { bytes: 1 << 20 }, NOW_SECS + 20);
     }
     let mut cursor = Cursor::new();
     while let Ok(true) = store.for_each_key(&mut cursor, 1_000, NOW_SECS, &mut |_, _| {}) {}
-    let (_, _) = (store.stats(), store.pending_flushes());
+    let mut cursor = Cursor::new();
+    while let Ok(true) = store.for_each_state(&mut cursor, 10_000, &mut |_, _, _| {}) {}
+    let (stats, _, _) = (store.stats(), store.pending_flushes(), store.notes());
+    let _ = (store.state(b"c:1"), store.state(b"a:1"), store.note(b"note"), store.version_flushes());
+    let mut after = stats.log_start_sequence.saturating_sub(1);
+    while let Ok(LogRead { through_sequence, more: true }) = store.read_log(after, 2_000, &mut |_| {}) {
+        assert!(through_sequence > after, "a read of the log stands still");
+        after = through_sequence;
+    }
+    let _ = store.read_log(u64::MAX, 1, &mut |_| {});
+    let _ = store.retain(Retention { deletions_above_version: u64::MAX, ..RETENTION });
+    let _ = store.retain(Retention::NONE);
     let target = SimDisk::new();
     if store.backup(&target, None).is_ok() {
         let restored = SimDisk::new();
@@ -81,7 +135,7 @@ fn live_with(disk: &SimDisk) {
     let _ = store.close();
 }
 
-/// Where a record lies in a segment: all of it, its key, its value.
+/// Where a record lies in a segment: all of it, its key with its extension, its value.
 struct Record {
     start: usize,
     key: Range<usize>,
@@ -95,7 +149,8 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
 fn records(segment: &[u8]) -> Vec<Record> {
     let (mut records, mut start) = (Vec::new(), 64);
     while start + 48 <= segment.len() && u32_at(segment, start + 4) >= 48 {
-        let key_end = start + 48 + (u32_at(segment, start + 40) & 0xffff);
+        let extension_bytes = if segment[start + 45] & 1 == 1 { 16 } else { 0 };
+        let key_end = start + 48 + (u32_at(segment, start + 40) & 0xffff) + extension_bytes;
         let end = start + u32_at(segment, start + 4);
         records.push(Record { start, key: start + 48..key_end, value: key_end..end });
         start = end.next_multiple_of(8);
@@ -116,7 +171,8 @@ fn sign_segment(segment: &mut [u8], number: u64, records: &[Record]) {
         let checksum = crc32c::crc32c(&segment[value.clone()]);
         write_u32(segment, start + 36, checksum);
         let key_bytes = u32_at(segment, start + 40) & 0xffff;
-        let end = (key.start + key_bytes).min(segment.len());
+        let extension_bytes = if segment[start + 45] & 1 == 1 { 16 } else { 0 };
+        let end = (key.start + key_bytes + extension_bytes).min(segment.len());
         let checksum = crc32c::crc32c_append(seed, &segment[start + 4..end]);
         write_u32(segment, *start, checksum);
     }

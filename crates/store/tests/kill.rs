@@ -38,9 +38,12 @@ fn child() {
             version,
             marks: Marks::NONE,
             origin: 0,
+            base_version: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
         };
         let entry = if version.is_multiple_of(7) {
-            Entry::Delete { key: key.as_bytes(), version }
+            Entry::Delete { key: key.as_bytes(), version, base_version: 0 }
         } else {
             Entry::Put(put)
         };

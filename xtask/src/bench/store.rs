@@ -533,7 +533,7 @@ impl Contestant {
 }
 
 /// How long this disk takes to append a kilobyte durably, in microseconds.
-fn own_fsyncs(folder: &Path) -> Result<Vec<f64>> {
+pub(super) fn own_fsyncs(folder: &Path) -> Result<Vec<f64>> {
     let mut file = fs::File::create(folder.join("fsync"))?;
     let mut micros = Vec::new();
     for _ in 0..500 {
@@ -545,14 +545,14 @@ fn own_fsyncs(folder: &Path) -> Result<Vec<f64>> {
     Ok(micros)
 }
 
-fn quantile(values: &mut [f64], share: f64) -> f64 {
+pub(super) fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let at = ((values.len() as f64 * share).ceil() as usize).clamp(1, values.len().max(1));
     values.get(at - 1).copied().unwrap_or(f64::NAN)
 }
 
 /// Blocks that the files of a folder and of those in it take.
-fn disk_bytes(folder: &Path) -> Result<u64> {
+pub(super) fn disk_bytes(folder: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
@@ -564,7 +564,7 @@ fn disk_bytes(folder: &Path) -> Result<u64> {
 }
 
 /// This process, and its threads to come, run on one core.
-fn pin_to(core: usize) -> Result<()> {
+pub(super) fn pin_to(core: usize) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
     Ok(rustix::thread::sched_setaffinity(None, &set)?)

@@ -46,12 +46,45 @@ pub trait Backing: Send + Sync {
     /// though nobody will look whether there was one. Called under the lock of its bucket.
     fn retire_version(&self, version: u64);
 
+    /// The version of this change of the key with this hash, which replaces version `replaced` in memory: for changes
+    /// that others are told of, where an order of all changes of a key counts, deletions and touches included. `None`:
+    /// nobody is, and [`Backing::version_above`] is asked. Called under the lock of the key's bucket, before
+    /// [`Backing::next_position`].
+    fn replicated_version(&self, hash: Hash, replaced: u64) -> Option<Issued> {
+        let _ = (hash, replaced);
+        None
+    }
+
+    /// A change of the key with this hash, which was made elsewhere, has this version: later ones are above it. Called
+    /// under the lock of the key's bucket.
+    fn note_version(&self, hash: Hash, version: u64) {
+        let _ = (hash, version);
+    }
+
     /// Flushes all items whose changes have lower positions than the one that is returned, which is the flush's own.
     fn flush(&self) -> Position;
 
     /// A flush is due at second `at` of the engine's clock, in place of one that was due before; `None`: none is. The
     /// engine calls [`Backing::flush`] then; the store keeps this over a restart.
     fn schedule_flush(&self, at: Option<u32>) -> Position;
+}
+
+/// A version that was given to a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// Above all that is known of the key.
+    pub version: u64,
+    /// What was known of it; 0: nothing.
+    pub base_version: u64,
+}
+
+/// The versions of an item's two registers, beside that of the value, where changes are replicated; else zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// What the writer of the value knew of the key; 0: it is not known.
+    pub base_version: u64,
+    /// Of the expiry: above the item's version if a touch was the last change.
+    pub expiry_version: u64,
 }
 
 /// A change of an item.
@@ -65,13 +98,17 @@ pub enum Change<'a> {
         pinnable: Pinnable<'a>,
         /// What memory had until then, if that was neither expired nor flushed. `None` says nothing of the store.
         replaced: Option<Replaced>,
+        /// The versions of its registers.
+        registers: Registers,
     },
     /// It is gone.
     Delete {
         /// Its key.
         key: &'a [u8],
-        /// The version that it had.
+        /// Its own, if changes are replicated; else the version that the item had.
         version: u64,
+        /// As of [`Registers`].
+        base_version: u64,
     },
 }
 
@@ -217,6 +254,23 @@ impl Guard<'_> {
         self.submit(unsubmitted);
     }
 
+    /// Gives a change of this key which was made elsewhere its position, if that of its newest change is still
+    /// `position`, and drops the key from memory. The caller submits the change to its store, in any case. `version`:
+    /// the highest of the change. `None`: the key has changed meanwhile.
+    pub fn overtake(&self, key: &[u8], hash: Hash, position: Position, version: u64) -> Option<Position> {
+        let backing = self.engine().backing.as_ref()?;
+        let bucket = self.engine().index.lock(self.pinned(), hash);
+        if backing.position_of(hash) != position {
+            return None;
+        }
+        backing.note_version(hash, version);
+        let position = backing.next_position(hash);
+        if let Some(found) = self.find_locked(&bucket, key, hash) {
+            self.unlink(&bucket, found);
+        }
+        Some(position)
+    }
+
     /// Notes that the state of a key is shown to a client.
     #[inline]
     pub(crate) fn note_shown(&self, hash: Hash) {
@@ -286,12 +340,15 @@ impl Guard<'_> {
     ) -> Unsubmitted<'t> {
         let (engine, item) = (self.engine(), self.item_ref(&found));
         let segment_ref = engine.arena.segments.segment_ref_at(found.entry.offset());
+        let registers = self.registers(hash, item);
         let pinnable = Pinnable { engine: &self.handle.engine, item };
-        let change = self.sequenced(hash, Change::Put { kept: kept(item), pinnable, replaced });
+        let change = self.sequenced(hash, Change::Put { kept: kept(item), pinnable, replaced, registers });
         // The order of the two is open until here: the change counts as the earlier one.
         let deletion = engine.is_flushing(segment_ref).then(|| {
             self.unlink(bucket, found);
-            self.sequenced_delete(hash, item.key(), item.cas())
+            // Where changes are replicated a flush means older versions, and the store tells which the item is.
+            let is_replicated = registers.expiry_version != 0;
+            if is_replicated { None } else { self.sequenced_delete(hash, item.key(), item.cas()) }
         });
         Unsubmitted { change, deletion: deletion.flatten() }
     }
@@ -301,8 +358,23 @@ impl Guard<'_> {
         Unsubmitted { change: self.sequenced_delete(hash, item.key(), item.cas()), deletion: None }
     }
 
-    fn sequenced_delete<'t>(&self, hash: Hash, key: &'t [u8], version: u64) -> Option<Sequenced<'t>> {
-        self.sequenced(hash, Change::Delete { key, version })
+    fn sequenced_delete<'t>(&self, hash: Hash, key: &'t [u8], replaced: u64) -> Option<Sequenced<'t>> {
+        let issued = self.engine().backing.as_ref()?.replicated_version(hash, replaced);
+        let Issued { version, base_version } =
+            issued.unwrap_or(Issued { version: replaced, base_version: 0 });
+        self.sequenced(hash, Change::Delete { key, version, base_version })
+    }
+
+    /// What this change wrote: a value, if its version was just given; else the expiry, or a mark, alone.
+    fn registers(&self, hash: Hash, item: ItemRef<'_>) -> Registers {
+        if let Some(Issued { version, base_version }) = self.issued.take()
+            && version == item.cas()
+        {
+            return Registers { base_version, expiry_version: version };
+        }
+        let issued =
+            self.engine().backing.as_ref().and_then(|backing| backing.replicated_version(hash, item.cas()));
+        Registers { base_version: 0, expiry_version: issued.map_or(0, |issued| issued.version) }
     }
 
     fn sequenced<'t>(&self, hash: Hash, change: Change<'t>) -> Option<Sequenced<'t>> {

@@ -199,6 +199,7 @@ impl Guard<'_> {
                 alive.ok().map(|old| old.raw),
             );
             let Some((offset, raw)) = published else {
+                self.issued.set(None);
                 return Outcome::WriteError(WriteError::OutOfMemory);
             };
             if intent != Intent::Fill {
@@ -360,11 +361,12 @@ impl Guard<'_> {
         let old_cas = old.map_or(0, ItemRef::cas);
         raw.set_cas(match new.cas {
             // A version of a store is above that of an item that has expired or was flushed, too.
-            NewCas::Fresh if self.is_backed() => {
-                self.fresh_cas(replaced.as_ref().map_or(old_cas, |(found, _)| self.item_ref(found).cas()))
-            }
-            NewCas::Fresh => self.fresh_cas(old_cas),
+            NewCas::Fresh if self.is_backed() => self
+                .fresh_cas(hash, replaced.as_ref().map_or(old_cas, |(found, _)| self.item_ref(found).cas())),
+            NewCas::Fresh => self.fresh_cas(hash, old_cas),
             NewCas::Given(cas) => cas,
+            // Another value of the same version would never reach the other sites.
+            NewCas::Keep if new.marks_kept == 0 => self.replicated_cas(hash, old_cas).unwrap_or(old_cas),
             NewCas::Keep => old_cas,
         });
         let marks = new.marks | old.map_or(0, ItemRef::marks) & new.marks_kept;
@@ -427,11 +429,20 @@ impl Guard<'_> {
     }
 
     /// The CAS value of the next change, which replaces this one. Call under the lock of the item's bucket.
-    pub(crate) fn fresh_cas(&self, replaced: u64) -> u64 {
+    pub(crate) fn fresh_cas(&self, hash: Hash, replaced: u64) -> u64 {
         match &self.engine().backing {
             None => self.engine().cas_values.fresh(self.handle.id, replaced),
-            Some(backing) => backing.version_above(replaced),
+            Some(backing) => {
+                self.replicated_cas(hash, replaced).unwrap_or_else(|| backing.version_above(replaced))
+            }
         }
+    }
+
+    /// The same where changes are replicated.
+    fn replicated_cas(&self, hash: Hash, replaced: u64) -> Option<u64> {
+        let issued = self.engine().backing.as_ref()?.replicated_version(hash, replaced);
+        self.issued.set(issued);
+        issued.map(|issued| issued.version)
     }
 }
 

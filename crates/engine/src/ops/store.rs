@@ -329,7 +329,7 @@ impl Guard<'_> {
                 let replaced = Replaced::of(raw);
                 match NewCas::given_or_fresh(how.cas) {
                     NewCas::Given(cas) => raw.set_cas(cas),
-                    _ if how.stale => raw.set_cas(self.fresh_cas(raw.cas())),
+                    _ if how.stale => raw.set_cas(self.fresh_cas(hash, raw.cas())),
                     _ => {}
                 }
                 if how.stale {

@@ -66,6 +66,11 @@ impl TokenFile {
         [SCHEME, &self.token.read().unwrap_or_else(PoisonError::into_inner).0].concat()
     }
 
+    /// The token itself, for a proof that it is known.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
     /// True if a request with this value of `Authorization` contains the token.
     pub(crate) fn is_named_in(&self, authorization: Option<&[u8]>) -> bool {
         self.token.read().unwrap_or_else(PoisonError::into_inner).is_named_in(authorization)

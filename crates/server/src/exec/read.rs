@@ -181,6 +181,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if let Err(error) = place.admit(self.rights, if changes { Right::Both } else { Right::Read }) {
             return Ok(Reply::Error(error));
         }
+        if fetch.vivify_cas.is_some() && cx.shared.is_replicated(place.number()) {
+            return Ok(Reply::Error(Error::OwnVersion));
+        }
         let touch = fetch.touch.map(|exptime| place.expiry(clock, exptime));
         let how = larder_engine::Fetch {
             touch,

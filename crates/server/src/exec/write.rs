@@ -74,6 +74,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Ok(Reply::Error(error));
         }
+        if store.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
+            return Ok(Reply::Error(Error::OwnVersion));
+        }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let cas_is_on = self.cx.shared.settings.cas;
         let intent = Intent::Store { value_bytes: store.value_bytes.into() };
@@ -279,6 +282,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Ok(Reply::Error(error));
         }
+        if invalidate.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
+            return Ok(Reply::Error(Error::OwnVersion));
+        }
         let how = larder_engine::Invalidate {
             compare,
             stale: invalidate.stale,
@@ -368,6 +374,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         // It shows the number.
         if let Err(error) = place.admit(self.rights, Right::Both) {
             return Ok(Reply::Error(error));
+        }
+        if arith.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
+            return Ok(Reply::Error(Error::OwnVersion));
         }
         let touch = arith.exptime.map(|exptime| place.expiry(clock, exptime));
         let how = larder_engine::Arith {

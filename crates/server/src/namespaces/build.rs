@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use larder_engine::{Backing, Engine};
-use larder_policy::{DEFAULT, Durability, Keep, Policy, Table};
+use larder_policy::{DEFAULT, Durability, Keep, Policy, Rmw, Table};
 
 use super::plan::{EnginePlan, Plan};
 use super::warm::{WarmCache, WarmCaches};
@@ -59,6 +59,8 @@ pub struct StoredNamespace {
     pub nested: Arc<[Vec<u8>]>,
     /// When its changes are durable.
     pub durability: Durability,
+    /// Its changes go to other sites, if this server is one.
+    pub is_replicated: bool,
 }
 
 /// What stands behind the engine of a namespace that is kept in a store.
@@ -118,6 +120,7 @@ fn stored(table: &Table, number: u8, durability: Durability) -> StoredNamespace 
         prefix: prefix.to_vec(),
         nested: stored_below(table, prefix).into(),
         durability: table.policy(number).durability.unwrap_or(durability),
+        is_replicated: is_replicated(table, number),
     }
 }
 
@@ -128,6 +131,12 @@ pub(crate) fn stored_below(table: &Table, prefix: &[u8]) -> Vec<Vec<u8>> {
         table.policy(*other).keep == Keep::Store && longer.len() > prefix.len() && longer.starts_with(prefix)
     };
     table.numbers().filter(is_nested).map(|other| table.prefix(other).to_vec()).collect()
+}
+
+/// True if the changes of a namespace go to other sites, if this server is one.
+pub(crate) fn is_replicated(table: &Table, number: u8) -> bool {
+    let policy = table.policy(number);
+    policy.keep == Keep::Store && policy.is_replicated != Some(false)
 }
 
 /// Errors: the file cannot be read, is no table, or asks for what this server cannot do.
@@ -156,7 +165,13 @@ fn unsupported(policy: &Policy, settings: &Settings) -> Option<&'static str> {
         Policy { keep: Keep::Store, .. } if settings.store.is_none() => {
             Some("keep = \"store\" needs --store")
         }
-        Policy { is_replicated: true, .. } => Some("replicate = true is not in this version"),
+        Policy { is_replicated: Some(true), keep, .. } if *keep != Keep::Store => {
+            Some("replicate = true needs keep = \"store\"")
+        }
+        Policy { is_replicated: Some(true), .. } if !settings.has_site() => {
+            Some("replicate = true needs --site")
+        }
+        Policy { rmw: Some(Rmw::HomeMaster), .. } => Some("rmw = \"home\" is not in this version"),
         // Without logins nobody has a name, so nobody could come in, or everybody would.
         Policy { users, .. } if users.are_limited() && settings.login_dialect().is_none() => {
             Some("users needs logins (-Y or -S)")

@@ -57,9 +57,14 @@ impl Namespaces {
 
 /// Errors: a namespace would be kept elsewhere, and its engine does not change that.
 fn check_keeps(current: &Table, new: &Table) -> Result<(), String> {
-    let kept = |table: &Table, number: u8| (table.policy(number).keep, table.policy(number).durability);
+    let kept = |table: &Table, number: u8| {
+        let policy = table.policy(number);
+        (policy.keep, policy.durability, policy.is_replicated)
+    };
     match new.numbers().find(|number| kept(current, *number) != kept(new, *number)) {
-        Some(number) => Err(format!("{}: another keep or durability needs a restart", name(new, number))),
+        Some(number) => {
+            Err(format!("{}: another keep, durability or replicate needs a restart", name(new, number)))
+        }
         None => Ok(()),
     }
 }

@@ -6,6 +6,7 @@ mod general;
 mod latency;
 mod namespaces;
 mod queues;
+mod replication;
 mod settings;
 mod store;
 
@@ -82,6 +83,7 @@ pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(
         Some(b"slabs") => queues::report_slabs(&shared.namespaces.stats(), &shared.totals(), &mut lines),
         // Without a store, an unknown one.
         Some(b"store") => store::report(shared, &mut lines)?,
+        Some(b"replication") => replication::report(shared, &mut lines)?,
         Some(_) => return None,
     }
     Some(lines.0)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use larder_engine::{Backing, Change, Expiry, Hash, Kept, Position, Replaced};
+use larder_engine::{Backing, Change, Expiry, Hash, Issued, Kept, Position, Replaced};
 use larder_store::Marks;
-use larder_store::commit::{self, Journal, Kind};
+use larder_store::commit::{self, Journal, Kind, Registers};
 
 use super::disk_quotas::DiskQuotas;
 use crate::clock::Clock;
@@ -20,6 +20,10 @@ pub(super) struct NamespaceBacking {
     /// What a flush leaves alone.
     pub(super) nested: Arc<[Vec<u8>]>,
     pub(super) is_sync: bool,
+    /// Its changes go to other sites.
+    pub(super) is_replicated: bool,
+    /// This one; 0: there are no others.
+    pub(super) site: u8,
 }
 
 impl Backing for NamespaceBacking {
@@ -29,15 +33,21 @@ impl Backing for NamespaceBacking {
 
     fn submit(&self, position: Position, change: Change<'_>) {
         let change = match change {
-            Change::Delete { key, version } => {
-                commit::Change::new(Kind::Delete { version }, key, b"", self.is_sync)
+            Change::Delete { key, version, base_version } => {
+                commit::Change::new(Kind::Delete { version, base_version }, key, b"", self.is_sync)
             }
-            Change::Put { kept, pinnable, replaced } => {
+            Change::Put { kept, pinnable, replaced, registers } => {
                 let kind = Kind::Put {
                     client_flags: kept.client_flags,
                     exptime_secs: exptime_secs(&self.clock, kept.expiry),
                     version: kept.version,
                     marks: marks_of(&kept),
+                    registers: Registers {
+                        base_version: registers.base_version,
+                        expiry_value_version: 0,
+                        expiry_version: registers.expiry_version,
+                        origin: self.site,
+                    },
                 };
                 let value_bytes = kept.value.len() as u64;
                 let replaced_bytes = replaced.filter(|old| self.outlives_its_way(*old));
@@ -63,7 +73,20 @@ impl Backing for NamespaceBacking {
     }
 
     fn retire_version(&self, version: u64) {
-        self.journal.retire_version(version);
+        // The journal knows the versions of replicated keys, whether they are in memory or not.
+        if !self.is_replicated {
+            self.journal.retire_version(version);
+        }
+    }
+
+    fn replicated_version(&self, hash: Hash, replaced: u64) -> Option<Issued> {
+        let issued =
+            if self.is_replicated { self.journal.replicated_version(hash.bits(), replaced) } else { None };
+        issued.map(|(version, base_version)| Issued { version, base_version })
+    }
+
+    fn note_version(&self, hash: Hash, version: u64) {
+        self.journal.note_version(hash.bits(), version);
     }
 
     fn schedule_flush(&self, at: Option<u32>) -> Position {
@@ -76,7 +99,14 @@ impl Backing for NamespaceBacking {
     }
 
     fn flush(&self) -> Position {
+        let below = if self.is_replicated { self.journal.replicated_flush_version() } else { None };
         let position = self.journal.next_position_of_all();
+        if let Some(version) = below {
+            let nested = Arc::clone(&self.nested);
+            let change = commit::Change::flush_below(&self.prefix, nested, version, self.is_sync);
+            self.journal.submit(position, change);
+            return position;
+        }
         let change = commit::Change::flush(&self.prefix, Arc::clone(&self.nested), self.is_sync);
         self.journal.submit(position, change);
         position
@@ -101,7 +131,7 @@ fn exptime_secs(clock: &Clock, expiry: Expiry) -> u64 {
 }
 
 /// On the engine's scale; `None`: it has expired.
-pub(super) fn expiry(clock: &Clock, exptime_secs: u64) -> Option<Expiry> {
+pub(crate) fn expiry(clock: &Clock, exptime_secs: u64) -> Option<Expiry> {
     if exptime_secs == 0 {
         return Some(Expiry::NEVER);
     }

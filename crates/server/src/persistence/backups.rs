@@ -475,6 +475,9 @@ mod tests {
             version: 1,
             marks: Marks::NONE,
             origin: 0,
+            base_version: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
         };
         store.append(&[Entry::Put(put)]).expect("there is room");
         store

@@ -17,6 +17,7 @@ use larder_policy::Keep;
 use larder_protocol::Dialect;
 
 use crate::persistence::{Driver, StoreSettings};
+use crate::replication::{PEERS_MAX, ReplicationSettings};
 use crate::startup::settings::{Port, Settings};
 
 /// Exit code for an invalid value (memcached: EXIT_FAILURE).
@@ -194,6 +195,45 @@ impl Draft {
         self.settings.store.get_or_insert_default()
     }
 
+    /// The settings of replication, of which one was given.
+    fn replication(&mut self) -> &mut ReplicationSettings {
+        self.store().replication.get_or_insert_default()
+    }
+
+    /// What a site needs, and what cannot be had with one.
+    fn settle_replication(&self) -> Result<(), Refusal> {
+        let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
+        let Some(store) = &self.settings.store else { return Ok(()) };
+        let Some(replication) = &store.replication else { return Ok(()) };
+        let ReplicationSettings { site, listen, peers, token_file } = replication;
+        if *site == 0 {
+            return refuse("--peer and those that begin with --replication- need --site");
+        }
+        if (listen.is_some() || !peers.is_empty()) && token_file.is_none() {
+            return refuse("--replication-listen and --peer need --replication-token-file");
+        }
+        if peers.len() > PEERS_MAX {
+            return refuse("--peer can be given up to 7 times");
+        }
+        let tls = &self.settings.tls;
+        if listen.is_some_and(|address| !address.ip().is_loopback()) && !tls.is_enabled {
+            return refuse(
+                "--replication-listen: other machines may see only what TLS encrypts: it needs -Z, or an address of \
+                 the loopback interface",
+            );
+        }
+        if tls.is_enabled && !peers.is_empty() && tls.ca_file.is_none() {
+            return refuse("--peer with -Z needs -o ssl_ca_cert=<file>, to check the peer's certificate");
+        }
+        if store.driver == Driver::RocksDb {
+            return refuse("--site needs the log: --store-engine=rocksdb has no log that others could read");
+        }
+        if self.settings.drop_privileges {
+            return refuse("--site and -o drop_privileges cannot be combined: a site connects to others");
+        }
+        Ok(())
+    }
+
     /// Options of the store without a store, and what cannot be had with one.
     fn settle_store(&mut self) -> Result<(), Refusal> {
         let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
@@ -203,8 +243,8 @@ impl Draft {
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
-                "--durability, --sync-interval, --backup-dir, --backup-token-file and those that begin with --store- \
-                 need --store",
+                "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer and those that begin \
+                 with --store- or --replication- need --store",
             ),
             Some(store) if store.driver == Driver::RocksDb && self.settings.drop_privileges => {
                 refuse("--store-engine=rocksdb and -o drop_privileges cannot be combined in this version")
@@ -230,6 +270,7 @@ impl Draft {
         self.settle_login()?;
         self.settle_http()?;
         self.settle_store()?;
+        self.settle_replication()?;
         let mut settings = self.settings;
         if settings.udp_port != Port::Off && !self.tcp_port_given {
             settings.tcp_port = settings.udp_port;

@@ -177,6 +177,11 @@ impl Settings {
         }
     }
 
+    /// True if it is one of several sites (`--site`).
+    pub fn has_site(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.replication.is_some())
+    }
+
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
     /// poller (epoll or ring) and an eventfd for each worker, a file for each cache that is kept in one, and one for a
     /// client while it is refused.

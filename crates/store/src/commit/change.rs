@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::entry::{Entry, Marks, Put};
+use crate::entry::{Entry, FlushBy, Marks, Put};
 
 /// A value whose memory someone else keeps until this is dropped.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
@@ -44,12 +44,36 @@ pub enum Kind {
         version: u64,
         /// Its marks.
         marks: Marks,
+        /// The versions of its registers, where changes are replicated.
+        registers: Registers,
     },
     /// The key has no item.
     Delete {
-        /// The version that it had.
+        /// Its own, where changes are replicated; else the one that the item had.
+        version: u64,
+        /// See [`Put::base_version`].
+        base_version: u64,
+    },
+    /// The key has no item, but one that is to come may expire at another time.
+    Touch {
+        /// Of the value that is to come.
+        expiry_value_version: u64,
+        /// Of the expiry.
+        expiry_version: u64,
+        /// Unix time in seconds; 0: never.
+        exptime_secs: u64,
+        /// Of the deletion that was known before; 0: none.
+        version: u64,
+        /// Of that deletion.
+        base_version: u64,
+    },
+    /// No key with this prefix has an item below this version, but for what [`Change::flush_below`] excepts.
+    FlushBelow {
+        /// Of the flush.
         version: u64,
     },
+    /// A note: the key is its name.
+    Note,
     /// No key with this prefix has an item, but for what [`Change::flush`] excepts.
     Flush,
     /// The same is due later.
@@ -61,6 +85,19 @@ pub enum Kind {
     CancelFlushAt,
     /// Nothing: it only takes a position.
     Nothing,
+}
+
+/// The versions of an item's registers, beside that of the value; zeros where nothing is replicated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// See [`Put::base_version`].
+    pub base_version: u64,
+    /// See [`Put::expiry_value_version`].
+    pub expiry_value_version: u64,
+    /// See [`Put::expiry_version`].
+    pub expiry_version: u64,
+    /// See [`Put::origin`].
+    pub origin: u8,
 }
 
 /// A change that waits to be appended. Owns its bytes, but for a shared value.
@@ -111,7 +148,14 @@ impl Change {
         Self { except: Some(except), ..Self::new(Kind::Flush, prefix, b"", is_sync) }
     }
 
-    pub(super) fn nothing() -> Self {
+    /// A flush of what is below a version.
+    pub fn flush_below(prefix: &[u8], except: Arc<[Vec<u8>]>, version: u64, is_sync: bool) -> Self {
+        let kind = Kind::FlushBelow { version };
+        Self { except: Some(except), ..Self::new(kind, prefix, b"", is_sync) }
+    }
+
+    /// It only takes its position.
+    pub fn nothing() -> Self {
         Self::new(Kind::Nothing, b"", b"", false)
     }
 
@@ -137,15 +181,36 @@ impl Change {
 
     /// As an entry of the store, with `value` as room for a slice; `None`: it has none.
     pub(super) fn entry<'a>(&'a self, value: &'a [&'a [u8]]) -> Option<Entry<'a>> {
-        let key = self.key();
+        let (key, except) = (self.key(), self.except.as_deref().unwrap_or_default());
         Some(match self.kind {
-            Kind::Put { client_flags, exptime_secs, version, marks } => {
-                Entry::Put(Put { key, value, client_flags, exptime_secs, version, marks, origin: 0 })
+            Kind::Put { client_flags, exptime_secs, version, marks, registers } => Entry::Put(Put {
+                key,
+                value,
+                client_flags,
+                exptime_secs,
+                version,
+                marks,
+                origin: registers.origin,
+                base_version: registers.base_version,
+                expiry_value_version: registers.expiry_value_version,
+                expiry_version: registers.expiry_version,
+            }),
+            Kind::Delete { version, base_version } => Entry::Delete { key, version, base_version },
+            Kind::Touch { expiry_value_version, expiry_version, exptime_secs, version, base_version } => {
+                Entry::Touch {
+                    key,
+                    expiry_value_version,
+                    expiry_version,
+                    exptime_secs,
+                    version,
+                    base_version,
+                }
             }
-            Kind::Delete { version } => Entry::Delete { key, version },
-            Kind::Flush => {
-                Entry::Flush { prefix: key, except: self.except.as_deref().unwrap_or_default(), version: 0 }
+            Kind::Flush => Entry::Flush { prefix: key, except, version: 0, by: FlushBy::Sequence },
+            Kind::FlushBelow { version } => {
+                Entry::Flush { prefix: key, except, version, by: FlushBy::Version }
             }
+            Kind::Note => Entry::Note { name: key, value: self.value() },
             Kind::FlushAt { at_secs } => Entry::FlushAt { prefix: key, at_secs },
             Kind::CancelFlushAt => Entry::CancelFlushAt { prefix: key },
             Kind::Nothing => return None,

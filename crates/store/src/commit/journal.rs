@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::failures::Failures;
+use super::known_versions::KnownVersions;
 use super::versions::{Clock, Versions};
 
 /// How a journal is to be built.
@@ -55,6 +56,8 @@ pub struct Journal {
     /// [`Refusal`] as a number; 0: none.
     refusal: AtomicU8,
     versions: Versions,
+    /// Of a site that others are told of.
+    known: Option<KnownVersions>,
     clock: Box<dyn Clock>,
     /// The committer waits for `wake`.
     is_idle: AtomicBool,
@@ -108,6 +111,7 @@ impl Journal {
             changes_max: changes_max as u64,
             refusal: AtomicU8::new(0),
             versions: Versions::new(config.site, config.highest_version),
+            known: (config.site != 0).then(|| KnownVersions::new(config.site)),
             clock: config.clock,
             is_idle: AtomicBool::new(false),
             is_lingering: AtomicBool::new(false),
@@ -224,6 +228,48 @@ impl Journal {
     /// See [`Versions::raise`]: of a store that was opened after the journal was made.
     pub fn raise_versions(&self, highest: u64) {
         self.versions.raise(highest, &*self.clock);
+    }
+
+    /// A version for a change of the key with this hash, above all that is known of the key, of which `replaced` is in
+    /// memory; and what was known. `None`: this journal has no site. Call under the lock of the key, before
+    /// [`next_position`](Self::next_position).
+    pub fn replicated_version(&self, hash: u64, replaced: u64) -> Option<(u64, u64)> {
+        Some(self.known.as_ref()?.next(hash, replaced, &*self.clock))
+    }
+
+    /// No version of the key with this hash that is higher is known; the second one: of those since the start, or of
+    /// other keys.
+    pub fn known_versions(&self, hash: u64) -> (u64, u64) {
+        self.known.as_ref().map_or((0, 0), |known| known.known(hash))
+    }
+
+    /// A version for a flush: above all that was ever given or noted. `None`: this journal has no site.
+    pub fn replicated_flush_version(&self) -> Option<u64> {
+        Some(self.known.as_ref()?.above_all(&*self.clock))
+    }
+
+    /// The key with this hash has this version, which another site gave. Call under the lock of the key.
+    pub fn note_version(&self, hash: u64, version: u64) {
+        if let Some(known) = &self.known {
+            known.note(hash, version);
+        }
+    }
+
+    /// From here on replicated changes have versions above this one.
+    pub fn raise_replicated_versions(&self, version: u64) {
+        if let Some(known) = &self.known {
+            known.raise(version, &*self.clock);
+        }
+    }
+
+    /// The wall clock of versions.
+    pub fn unix_micros(&self) -> u64 {
+        self.clock.unix_micros()
+    }
+
+    /// True if the change of a position that was applied is lost.
+    pub fn is_lost(&self, position: u64) -> bool {
+        self.failures.contain(position)
     }
 
     /// Changes and bytes on their way.

@@ -69,9 +69,14 @@ impl Versions {
     }
 
     fn next(&self, version: u64) -> u64 {
-        let step = (version >> SITE_BITS) + 1;
-        (step << SITE_BITS | u64::from(self.site)).min(VERSION_MAX)
+        next_version(version, self.site)
     }
+}
+
+/// The lowest version of a site that is above this one and belongs to a later moment.
+pub(super) fn next_version(version: u64, site: u8) -> u64 {
+    let step = (version >> SITE_BITS) + 1;
+    (step << SITE_BITS | u64::from(site)).min(VERSION_MAX)
 }
 
 /// The version of a moment, at a site.
@@ -81,7 +86,7 @@ pub fn version_at(unix_micros: u64, site: u8) -> u64 {
 }
 
 /// True if this is so far ahead of the clock that a client gave it, and not we before the clock was set back.
-fn is_foreign(version: u64, now: u64) -> bool {
+pub(super) fn is_foreign(version: u64, now: u64) -> bool {
     version > now.saturating_add(AHEAD_MAX)
 }
 

@@ -2,13 +2,14 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, PoisonError};
 
 use super::account::Account;
 use super::clean::RESERVE_TO_DELETE;
 use super::index::IndexEntry;
-use super::record::{HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
+use super::notes::Note;
+use super::record::{EXTENSION_BYTES, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
 use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file, take_number};
 use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
@@ -16,7 +17,7 @@ use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
 use crate::flushes::encode_exceptions;
 use crate::usage::PrefixUsage;
-use crate::validate::{exceptions_bytes, validate_batch};
+use crate::validate::{exceptions_bytes, validate_batch, validate_notes};
 
 /// Values from here on are written from where they are; smaller ones are copied into one piece.
 const LARGE_VALUE_BYTES: usize = 16 << 10;
@@ -33,6 +34,10 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
 
 fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     store.read_only.check()?;
+    {
+        let notes = store.notes.read().unwrap_or_else(PoisonError::into_inner);
+        validate_notes(entries, |name| notes.get(name).is_some(), notes.len())?;
+    }
     let first = store.last_sequence.load(Relaxed) + 1;
     let last = first - 1 + entries.len() as u64;
     if last > SEQUENCE_MAX {
@@ -44,7 +49,9 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     let bytes =
         entries.iter().map(|entry| padded(record_bytes(entry)) as u64).sum::<u64>() + HEADER_BYTES as u64;
     // On a full disk, what makes room later may use what was set aside for it.
-    let only_removes = !entries.iter().any(|entry| matches!(entry, Entry::Put(_)));
+    let only_removes = !entries
+        .iter()
+        .any(|entry| matches!(entry, Entry::Put(_) | Entry::Touch { .. } | Entry::Note { .. }));
     make_room(store, appender, bytes, entries.len(), only_removes)?;
     let durable = store.durable_sequence.load(Relaxed);
     let Appender { writer: Some(writer), scratch, noted_durable } = appender else {
@@ -69,7 +76,7 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     writer.accept(bytes, &footer_entries, Some((first, last)));
     *noted_durable = durable;
     store.counters.appended_bytes.fetch_add(bytes, Relaxed);
-    let highest = entries.iter().map(Entry::version).max().unwrap_or(0);
+    let highest = entries.iter().map(Entry::highest_version).max().unwrap_or(0);
     store.highest_version.fetch_max(highest, Relaxed);
     publish(store, &writer.segment, entries, &footer_entries, first);
     store.last_sequence.store(last, Relaxed);
@@ -88,27 +95,34 @@ fn publish(
     first: u64,
 ) {
     for (entry, sequence) in entries.iter().zip(first..) {
+        if let Entry::Note { name, value } = *entry {
+            let note = Note { sequence, value: value.to_vec() };
+            store.notes.write().unwrap_or_else(PoisonError::into_inner).set(name, note);
+        }
         store.flushes.append(entry, sequence);
     }
-    let mut records = 0;
+    let (mut records, mut tombstones) = (0, 0);
     let usage = store.usage();
+    let keeps_tombstones = store.retention().is_replicated;
     // Of a put that has expired already the sweep that would find it may be over, so it is not counted at all.
     let now_unix_secs = store.now_unix_secs.load(Relaxed);
     let is_expired = |entry: &Entry<'_>| match entry {
         Entry::Put(put) => put.exptime_secs != 0 && put.exptime_secs <= now_unix_secs,
         _ => false,
     };
-    let of_keys = entries.iter().filter(|entry| matches!(entry, Entry::Put(_) | Entry::Delete { .. }));
+    let of_keys = entries.iter().filter(|entry| entry.has_key());
     for (entry, appended) in footer_entries.iter().zip(of_keys) {
         let mut new = index_entry(segment, entry);
-        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put && !is_expired(appended))
+        // It comes after a flush that means it: only cleaning finds out about those that came before.
+        new.dead = entry.is_put && store.flushes.covers_version(appended.key(), appended.version());
+        if let Some(usage) = usage.as_deref().filter(|_| new.is_live() && !is_expired(appended))
             && let Some(prefix) = usage.find(appended.key())
         {
             new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));
             usage.add(prefix, new.account.bytes(new.class));
         }
         let mut shard = store.index.write(entry.digest);
-        let before = shard.put(entry.digest.tag, &new);
+        let before = shard.put(entry.digest.tag, &new, keeps_tombstones);
         if let Some(before) = before {
             uncount(usage.as_deref(), &before);
             records -= i64::from(before.is_live());
@@ -118,12 +132,20 @@ fn publish(
                 old.count_live(before.class, -1);
             }
         }
-        if before.is_some() || entry.is_put {
+        if (before.is_some() || entry.is_put || keeps_tombstones) && !new.dead {
             segment.count_live(new.class, 1);
+            tombstones += i64::from(new.tombstone);
         }
-        records += i64::from(entry.is_put);
+        if new.tombstone && keeps_tombstones {
+            segment.tombstone_version.fetch_max(appended.highest_version(), Relaxed);
+        }
+        tombstones -= i64::from(before.is_some_and(|before| before.tombstone));
+        records += i64::from(new.is_live());
     }
     store.counters.records.fetch_add(records, Relaxed);
+    if tombstones != 0 {
+        store.counters.tombstones.fetch_add(tombstones, Relaxed);
+    }
 }
 
 /// A record is no longer live: if it was counted, it is not any more.
@@ -179,6 +201,7 @@ impl<'a, 's> Batch<'a, 's> {
                 self.pieces.extend(put.value.iter().map(|piece| Piece::Value(piece)));
             }
             Entry::Flush { except, .. } => encode_exceptions(except, self.scratch),
+            Entry::Note { value, .. } => self.scratch.extend_from_slice(value),
             _ => {}
         }
         pad(header.record_bytes(), self.scratch);
@@ -207,15 +230,21 @@ fn record_bytes(entry: &Entry<'_>) -> usize {
     let value_bytes = match entry {
         Entry::Put(put) => put.value_bytes(),
         Entry::Flush { except, .. } => exceptions_bytes(except),
+        Entry::Note { value, .. } => value.len(),
         _ => 0,
     };
-    HEADER_BYTES + entry.key().len() + value_bytes
+    let in_extension = [entry.base_version(), entry.expiry_value_version(), entry.expiry_version()];
+    let extension_bytes = if in_extension == [0; 3] { 0 } else { EXTENSION_BYTES };
+    HEADER_BYTES + entry.key().len() + extension_bytes + value_bytes
 }
 
 fn header(entry: &Entry<'_>, sequence: u64) -> Header {
     let bare = |kind| Header {
         key_bytes: entry.key().len(),
         version: entry.version(),
+        base_version: entry.base_version(),
+        expiry_value_version: entry.expiry_value_version(),
+        expiry_version: entry.expiry_version(),
         ..Header::bare(kind, sequence)
     };
     match *entry {
@@ -229,10 +258,19 @@ fn header(entry: &Entry<'_>, sequence: u64) -> Header {
             ..bare(Kind::Put)
         },
         Entry::Delete { .. } => bare(Kind::Delete),
-        Entry::Flush { except, .. } => {
+        Entry::Touch { exptime_secs, .. } => Header { exptime_secs, ..bare(Kind::Delete) },
+        Entry::Note { value, .. } => {
+            Header { value_bytes: value.len(), value_checksum: crc32c::crc32c(value), ..bare(Kind::Note) }
+        }
+        Entry::Flush { except, by, .. } => {
             let mut value = Vec::new();
             encode_exceptions(except, &mut value);
-            Header { value_bytes: value.len(), value_checksum: crc32c::crc32c(&value), ..bare(Kind::Flush) }
+            Header {
+                value_bytes: value.len(),
+                value_checksum: crc32c::crc32c(&value),
+                flush_by: by,
+                ..bare(Kind::Flush)
+            }
         }
         Entry::FlushAt { at_secs, .. } => Header { exptime_secs: at_secs, ..bare(Kind::FlushAt) },
         Entry::CancelFlushAt { .. } => bare(Kind::CancelFlushAt),
@@ -248,6 +286,9 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
         exptime_secs: 0,
         client_flags: 0,
         marks: Marks::NONE,
+        base_version: 0,
+        expiry_value_version: 0,
+        expiry_version: 0,
         ..*header
     }
 }
@@ -260,7 +301,7 @@ pub(super) fn sync(store: &LogStore, appender: &mut Appender) -> Result<u64> {
         let name = writer.segment.name();
         writer.sync().map_err(|error| store.write_failed(format!("writing {name}"), error))?;
     }
-    store.durable_sequence.store(last, Relaxed);
+    store.durable_sequence.store(last, Release);
     Ok(last)
 }
 
@@ -327,7 +368,7 @@ pub(super) fn seal(store: &LogStore, appender: &mut Appender) -> Result<()> {
     let name = writer.segment.name();
     writer.seal().map_err(|error| store.write_failed(format!("sealing {name}"), error))?;
     appender.writer = None;
-    store.durable_sequence.store(store.last_sequence.load(Relaxed), Relaxed);
+    store.durable_sequence.store(store.last_sequence.load(Relaxed), Release);
     Ok(())
 }
 

@@ -11,6 +11,14 @@ pub(crate) enum Bug {
     DropTombstones,
     /// Recovery takes batches that have no commit mark.
     IgnoreCommitMark,
+    /// Cleaning drops deletions that other sites still need.
+    ForgetDeletions,
+    /// Cleaning takes segments of the log that others still read.
+    CleanNeededLog,
+    /// The manifest has no notes.
+    LoseNotes,
+    /// A flush by version means newer registers, too, if they were appended before.
+    FlushNewer,
     /// A flush is written, and hides nothing until the store is opened again.
     #[cfg_attr(not(feature = "rocksdb"), expect(dead_code, reason = "a bug of that driver"))]
     IgnoreFlush,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::append::tombstone_of;
 use super::digest::Secret;
 use super::manifest::{MANIFEST, ManifestImage, SegmentImage};
-use super::open::{FlushRecord, Tail, lock, open_file};
+use super::open::{FlushRecord, NoteRecord, Tail, lock, open_file};
 use super::record::{ALIGN_BYTES, Header, Kind, pad};
 use super::segment::{
     FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name,
@@ -82,6 +82,9 @@ pub fn check(files: &dyn Files, repair: bool) -> Result<Report> {
     kept.sort_unstable_by_key(|segment: &SegmentImage| segment.number);
     image.segments = kept;
     if changed && repair {
+        // The log is not what others have read of it.
+        image.incarnation = fastrand::u64(1..);
+        image.log_start = image.last_sequence + 1;
         // A snapshot of the index is of what was before.
         image.snapshot = None;
         super::manifest::sync_dir(files).map_err(|error| Error::io("fsync of the directory", error))?;
@@ -140,8 +143,8 @@ fn rebuild(files: &dyn Files, what: &str, repair: bool, report: &mut Report) -> 
     }
     if repair {
         report.lost.push(
-            "MANIFEST: flushes older than the segments that are left, so that items may be back that were flushed; \
-             the highest CAS value of items that are gone"
+            "MANIFEST: flushes and notes older than the segments that are left, so that items may be back that were \
+             flushed; the highest CAS value of items that are gone"
                 .to_owned(),
         );
     }
@@ -154,6 +157,7 @@ struct Contents {
     segment: Option<Arc<Segment>>,
     records: Vec<Record>,
     flushes: Vec<FlushRecord>,
+    notes: Vec<(u64, NoteRecord)>,
     /// The highest sequence that a commit mark confirms.
     committed: u64,
 }
@@ -233,6 +237,16 @@ fn read_segment(
                 }
                 contents.records.push(Record { header, key, offset: at, is_broken: !is_whole });
             }
+            Kind::Note => {
+                let sequence = header.sequence;
+                match NoteRecord::read(&mut window, at, &header, key)? {
+                    Some(note) => contents.notes.push((sequence, note)),
+                    None if segment_image.sealed => {
+                        report.damages.push(damage_at(at, "a note is broken".to_owned()));
+                    }
+                    None => {}
+                }
+            }
             Kind::Flush | Kind::FlushAt | Kind::CancelFlushAt => {
                 match FlushRecord::read(&mut window, at, header, key)? {
                     Some(flush) => contents.flushes.push(flush),
@@ -283,7 +297,7 @@ fn rescue(
     report: &mut Report,
 ) -> Result<Option<SegmentImage>> {
     let name = segment_name(damaged.number);
-    let Contents { segment, mut records, flushes, committed } = contents;
+    let Contents { segment, mut records, flushes, notes, committed } = contents;
     let Some(segment) = segment else {
         report.lost.push(all_lost(&name));
         return Ok(None);
@@ -295,11 +309,15 @@ fn rescue(
     for flush in flushes {
         if is_confirmed(flush.header.sequence) {
             image.last_sequence = image.last_sequence.max(flush.header.sequence);
-            image.highest_version = image.highest_version.max(flush.header.version);
+            image.highest_version = image.highest_version.max(flush.header.highest_version());
             flush.apply_if_newer(&mut table);
         }
     }
     image.flushes = table;
+    for (sequence, note) in notes.iter().filter(|(sequence, _)| is_confirmed(*sequence)) {
+        image.last_sequence = image.last_sequence.max(*sequence);
+        note.apply(&mut image.notes);
+    }
     for record in records.iter().filter(|record| record.is_broken) {
         let key = record.key.escape_ascii();
         report.lost.push(format!("{name}: the value of {key} (sequence {})", record.header.sequence));
@@ -352,7 +370,7 @@ fn rescue(
         let sequence = header.sequence;
         writer.accept(header.padded_bytes() as u64, &[entry], Some((sequence, sequence)));
         image.last_sequence = image.last_sequence.max(sequence);
-        image.highest_version = image.highest_version.max(header.version);
+        image.highest_version = image.highest_version.max(header.highest_version());
     }
     writer.seal().map_err(|error| failed("sealing", error.source))?;
     Ok(Some(copy.image()))

@@ -9,11 +9,14 @@
 //!
 //! > stale = the puts of the key on the disk, but for the one that the index names
 //!
+//! In a replicated store, a tombstone also stays until all sites have it, whatever else is on the disk, an item that
+//! has expired stays whole as long, and segments of the log stay that other sites have not read (`retain`).
+//!
 //! A tombstone is dropped when there is none but in the victim itself. A put that has expired or was flushed is dropped
 //! likewise; else a tombstone takes its place, with its sequence.
 
 use std::io::IoSlice;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::LogStore;
@@ -23,10 +26,12 @@ use super::bugs::{Bug, is_planted};
 use super::digest::Digest;
 use super::index::{IndexEntry, Location};
 use super::record::{Header, Kind, pad};
+use super::retain::{is_needed, left_of, log_floor};
 use super::segment::{FooterEntry, Segment, Stream, footer_bytes};
 use super::window::Window;
 use super::writer::{WriteError, Writer};
 use crate::error::{Error, Result};
+use crate::history::Retention;
 use crate::store::{Budget, Progress};
 use crate::usage::PrefixUsage;
 
@@ -57,7 +62,9 @@ pub(crate) struct Cleaner {
 impl Cleaner {
     /// Other prefixes are counted from now on. Jobs that know the earlier ones by their numbers end.
     pub(super) fn count_anew(&mut self) {
-        self.job.take_if(|job| !matches!(job.kind, JobKind::Clean { .. }));
+        let knows_none =
+            |job: &Job| matches!(job.kind, JobKind::Clean { .. } | JobKind::ForgetTombstones { .. });
+        self.job.take_if(|job| !knows_none(job));
         self.to_count = None;
     }
 }
@@ -75,6 +82,7 @@ struct Move {
     from: Location,
     /// Of the copy; its offset counts from the start of the buffer.
     entry: FooterEntry,
+    highest_version: u64,
 }
 
 /// One segment, looked at record by record.
@@ -101,6 +109,8 @@ enum JobKind {
     },
     /// Which of its puts have expired?
     MarkExpired,
+    /// Which of its tombstones does nobody need any more? With the highest version of the others.
+    ForgetTombstones { left_version: u64 },
     /// For which prefix does each of its puts count?
     CountPrefixes(Arc<PrefixUsage>),
 }
@@ -110,7 +120,12 @@ pub(super) fn lock(store: &LogStore) -> MutexGuard<'_, Cleaner> {
 }
 
 /// What must be reclaimed until the disk has less than half more than what lives, and four segments.
-pub(super) fn debt_bytes(store: &LogStore, live_bytes: u64, disk_bytes: u64) -> u64 {
+pub(super) fn debt_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> u64 {
+    let log_floor = log_floor(&store.retention(), segments);
+    let can_go = |segment: &&Arc<Segment>| !segment.sealed.load(Relaxed) || !is_needed(segment, log_floor);
+    let live_bytes: u64 = segments.iter().filter(can_go).map(|segment| segment.live_bytes()).sum();
+    let disk_bytes: u64 =
+        segments.iter().filter(can_go).map(|segment| segment.file_bytes.load(Relaxed)).sum();
     disk_bytes.saturating_sub(live_bytes + live_bytes / 2 + 4 * store.options.segment_bytes)
 }
 
@@ -173,7 +188,9 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
         return Ok(Some(job));
     }
     let all = store.segments.all();
-    let sealed: Vec<_> = (all.iter())
+    let retention = store.retention();
+    let log_floor = log_floor(&retention, &all);
+    let mut sealed: Vec<_> = (all.iter())
         .filter(|segment| {
             segment.sealed.load(Relaxed) && !segment.damaged.load(Relaxed) && !segment.retired.load(Relaxed)
         })
@@ -186,7 +203,11 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
         let oldest = segment.min_sequence.load(Relaxed);
         oldest < newest_flush
             && match segment.sealed.load(Relaxed) {
-                true => is_counting && segment.max_sequence.load(Relaxed) >= flushed_all,
+                true => {
+                    let goes_soon =
+                        segment.max_sequence.load(Relaxed) < flushed_all && !is_needed(segment, log_floor);
+                    is_counting && !goes_soon
+                }
                 false => usage.is_some(),
             }
             && !segment.damaged.load(Relaxed)
@@ -200,11 +221,26 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
         return Job::new(store, cleaner, segment, kind, is_older).map(Some);
     }
 
+    let horizon = retention.deletions_above_version;
+    let may_forget =
+        |segment: &&&Arc<Segment>| (1..=horizon).contains(&segment.tombstone_version.load(Relaxed));
+    if retention.is_replicated
+        && let Some(segment) = sealed.iter().find(may_forget)
+    {
+        segment.tombstone_version.store(0, Relaxed);
+        let kind = JobKind::ForgetTombstones { left_version: 0 };
+        return Job::new(store, cleaner, segment, kind, |entry| !entry.is_put).map(Some);
+    }
+
+    sealed.retain(|segment| !is_needed(segment, log_floor));
     let share = |segment: &Segment| {
         if segment.max_sequence.load(Relaxed) < flushed_all {
             return 0.0;
         }
-        segment.live_share() * (1.0 - segment.expired_share(now_unix_secs))
+        if retention.is_replicated && segment.kept_version.load(Relaxed) > horizon {
+            return segment.live_share();
+        }
+        segment.live_share() * (1.0 - segment.expired_share(retention.expired_by(now_unix_secs)))
     };
     let Some(emptiest) = sealed.iter().min_by(|one, other| share(one).total_cmp(&share(other))) else {
         return Ok(None);
@@ -246,6 +282,7 @@ fn choose_for_usage(
         }
         usage.set_complete(true);
     }
+    let now_unix_secs = store.retention().expired_by(now_unix_secs);
     if usage.take_wants_room() && cleaner.to_sweep.is_empty() {
         cleaner.to_sweep = store.segments.all();
     }
@@ -332,9 +369,11 @@ impl Job {
                     0
                 }
                 JobKind::MarkExpired => {
-                    if self.look_up(store, &entry).is_some() {
-                        self.mark_dead(store, &entry);
-                    }
+                    self.mark_if_expired(store, &entry, now_unix_secs)?;
+                    0
+                }
+                JobKind::ForgetTombstones { .. } => {
+                    self.forget_tombstone(store, &entry)?;
                     0
                 }
                 JobKind::CountPrefixes(_) => {
@@ -351,6 +390,9 @@ impl Job {
             JobKind::Clean { .. } => self.finish(store, cleaner)?,
             JobKind::CountFlushed { newest_flush, .. } => {
                 self.segment.counted_flush.store(*newest_flush, Relaxed);
+            }
+            JobKind::ForgetTombstones { left_version } => {
+                self.segment.tombstone_version.fetch_max(*left_version, Relaxed);
             }
             JobKind::MarkExpired | JobKind::CountPrefixes(_) => {}
         }
@@ -392,11 +434,49 @@ impl Job {
             _ => {
                 let found = self.window.record_at(entry.offset)?;
                 let found = found.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
-                store.flushes.covers(found.key, found.header.sequence)
+                store.flushes.covers(found.key, found.header.sequence, found.header.version)
             }
         };
         if is_flushed {
             self.mark_dead(store, entry);
+        }
+        Ok(())
+    }
+
+    fn mark_if_expired(&mut self, store: &LogStore, entry: &FooterEntry, now_unix_secs: u64) -> Result<()> {
+        if self.look_up(store, entry).is_none() {
+            return Ok(());
+        }
+        let retention = store.retention();
+        if retention.is_replicated {
+            let found = self.window.record_at(entry.offset)?;
+            let header = found.map_err(|bad| self.segment.bad_header(entry.offset, bad))?.header;
+            if !is_forgotten(&retention, &header, now_unix_secs) {
+                return Ok(());
+            }
+        }
+        self.mark_dead(store, entry);
+        Ok(())
+    }
+
+    fn forget_tombstone(&mut self, store: &LogStore, entry: &FooterEntry) -> Result<()> {
+        // One that older puts need is looked at again once they are gone.
+        if self.look_up(store, entry).is_none_or(|(_, stale)| stale > 0) {
+            return Ok(());
+        }
+        let found = self.window.record_at(entry.offset)?;
+        let header = found.map_err(|bad| self.segment.bad_header(entry.offset, bad))?.header;
+        let version = header.highest_version();
+        if version > store.retention().deletions_above_version {
+            if let JobKind::ForgetTombstones { left_version } = &mut self.kind {
+                *left_version = version.max(*left_version);
+            }
+            return Ok(());
+        }
+        let location = self.segment.location(entry.offset);
+        if let Some(forgotten) = store.index.write(entry.digest).remove_at(entry.digest.tag, location) {
+            self.segment.count_live(forgotten.class, -1);
+            store.counters.tombstones.fetch_sub(1, Relaxed);
         }
         Ok(())
     }
@@ -410,7 +490,9 @@ impl Job {
         let found =
             self.window.record_at(entry.offset)?.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
         let header = found.header;
-        if header.meta().is_expired(now_unix_secs) || store.flushes.covers(found.key, header.sequence) {
+        if is_forgotten(&store.retention(), &header, now_unix_secs)
+            || store.flushes.covers(found.key, header.sequence, header.version)
+        {
             self.mark_dead(store, entry);
         } else if let Some(prefix) = usage.find(found.key) {
             let account = Account::new(prefix, entry.class, header.padded_bytes());
@@ -449,12 +531,13 @@ impl Job {
         let stale_elsewhere = (stale + u64::from(entry.is_put)).saturating_sub(here);
         let is_needed = stale_elsewhere > 0 && !is_planted(Bug::DropTombstones);
 
+        let retention = store.retention();
+        let now_unix_secs = retention.expired_by(now_unix_secs);
         let expired_by_footer = entry.exptime_secs != 0
             && entry.exptime_secs != u32::MAX
             && u64::from(entry.exptime_secs) <= now_unix_secs;
-        let is_dead = !entry.is_put
-            || known.dead
-            || expired_by_footer
+        // Of a replicated store, a record has to be read for its versions.
+        let is_dead = (!retention.is_replicated && (!entry.is_put || known.dead || expired_by_footer))
             || entry.sequence < store.flushes.read().newest_of_all();
         if is_dead && !is_needed {
             drops.push((entry.digest, known.location, entry.is_put));
@@ -463,22 +546,27 @@ impl Job {
         let found =
             self.window.record_at(entry.offset)?.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
         let header = found.header;
-        let is_dead = is_dead
-            || header.meta().is_expired(now_unix_secs)
-            || store.flushes.covers(found.key, header.sequence);
-        if is_dead && !is_needed {
+        let left = if is_dead { None } else { left_of(store, &retention, &header, found.key, now_unix_secs) };
+        if left.is_none() && !is_needed {
             drops.push((entry.digest, known.location, entry.is_put));
             return Ok(0);
         }
-        let copy = if is_dead { tombstone_of(&header) } else { header };
+        let copy = left.unwrap_or_else(|| tombstone_of(&header));
         let key = found.key.to_vec();
         // The tombstone may be durable at any moment from now on. What killed the item must be so before.
-        if is_dead && store.flushes.newest() > store.durable_sequence.load(Relaxed) {
+        if copy.kind == Kind::Delete && store.flushes.newest() > store.durable_sequence.load(Relaxed) {
             sync(store, &mut store.appender())?;
         }
-        let stream = &mut cleaner.streams[usize::from(copy.exptime_secs != 0)];
-        let kind = if copy.exptime_secs == 0 { Stream::Cold } else { Stream::ColdExpiring };
+        let is_expiring = copy.kind == Kind::Put && copy.exptime_secs != 0;
+        let stream = &mut cleaner.streams[usize::from(is_expiring)];
+        let kind = if is_expiring { Stream::ColdExpiring } else { Stream::Cold };
         stream.make_room(store, kind, &copy)?;
+        if is_expiring
+            && copy.meta().is_expired(now_unix_secs)
+            && let Some(writer) = &stream.writer
+        {
+            writer.segment.kept_version.fetch_max(copy.highest_version(), Relaxed);
+        }
         stream.copy(store, &mut self.window, entry, known.location, &copy, &key)?;
         Ok(copy.padded_bytes() as u64)
     }
@@ -490,6 +578,9 @@ impl Job {
             stream.sync(store)?;
         }
         self.segment.retired.store(true, Relaxed);
+        if self.segment.stream == Stream::Log {
+            store.log_start.fetch_max(self.segment.max_sequence.load(Relaxed) + 1, Release);
+        }
         let mut appender = store.appender();
         sync(store, &mut appender)?;
         let image = store.capture(&appender);
@@ -510,20 +601,30 @@ impl Job {
             if let Some(entry) = removed {
                 uncount(usage.as_deref(), &entry);
                 store.counters.records.fetch_sub(i64::from(entry.is_live()), Relaxed);
+                store.counters.tombstones.fetch_sub(i64::from(entry.tombstone), Relaxed);
                 if is_put {
                     dropped_puts.push((digest, location.offset));
                 }
             }
         }
         dropped_puts.sort_unstable();
+        let keeps_tombstones = store.retention().is_replicated;
         for entry in self.entries.iter().filter(|entry| entry.is_put) {
             if dropped_puts.binary_search(&(entry.digest, entry.offset)).is_ok() {
                 continue;
             }
-            if let Some(needless) = store.index.write(entry.digest).forget_stale(entry.digest.tag)
-                && let Some(segment) = store.segments.get(needless.location.slot)
-            {
-                segment.count_live(needless.class, -1);
+            let needless = store.index.write(entry.digest).forget_stale(entry.digest.tag, keeps_tombstones);
+            let Some(needless) = needless else { continue };
+            let segment = store.segments.get(needless.location.slot);
+            match segment {
+                Some(segment) if keeps_tombstones => {
+                    segment.tombstone_version.fetch_max(1, Relaxed);
+                }
+                Some(segment) => {
+                    segment.count_live(needless.class, -1);
+                    store.counters.tombstones.fetch_sub(1, Relaxed);
+                }
+                None => {}
             }
         }
         store.segments.remove(self.segment.slot);
@@ -533,6 +634,13 @@ impl Job {
         store.flushes.change(|table| table.forget_below(oldest.unwrap_or(u64::MAX)));
         Ok(())
     }
+}
+
+/// Has the item of this record expired, so that nobody needs it?
+fn is_forgotten(retention: &Retention, header: &Header, now_unix_secs: u64) -> bool {
+    let now_unix_secs = retention.expired_by(now_unix_secs);
+    let may_go = !retention.is_replicated || header.highest_version() <= retention.deletions_above_version;
+    may_go && header.meta().is_expired(now_unix_secs)
 }
 
 /// Sets room aside, if there is any: for a segment, and for a manifest that names it.
@@ -584,7 +692,9 @@ impl ColdStream {
     ) -> Result<()> {
         let damaged =
             |window: &Window| window.corrupt(entry.offset, "the checksum of a value does not match");
-        let moved = |offset| Move { from, entry: FooterEntry::of(copy, entry.digest, offset) };
+        let highest_version = copy.highest_version();
+        let moved =
+            |offset| Move { from, entry: FooterEntry::of(copy, entry.digest, offset), highest_version };
         let Some(seed) = self.writer.as_ref().map(|writer| writer.segment.seed) else { return Ok(()) };
         let is_large = copy.value_bytes > BUFFER_BYTES / 2;
         if is_large || self.buffer.len() + copy.padded_bytes() > BUFFER_BYTES {
@@ -664,9 +774,15 @@ impl ColdStream {
                 {
                     old.count_live(before.class, -1);
                 }
+                let tombstones = i64::from(to.tombstone) - i64::from(before.tombstone);
+                store.counters.tombstones.fetch_add(tombstones, Relaxed);
                 if to.tombstone {
                     uncount(usage.as_deref(), &before);
                     store.counters.records.fetch_sub(i64::from(before.is_live()), Relaxed);
+                    writer.segment.tombstone_version.fetch_max(copy.highest_version.max(1), Relaxed);
+                } else {
+                    // Found dead before other sites were to be asked.
+                    store.counters.records.fetch_add(i64::from(before.dead), Relaxed);
                 }
             }
         }

@@ -45,6 +45,13 @@ impl Secret {
         Digest { shard: (hash.h2 & ((1 << SHARD_BITS) - 1)) as u16, tag: hash.h1 >> (64 - TAG_BITS) }
     }
 
+    /// Of a store of a format that had none: one that is always the same.
+    pub(super) fn incarnation(self) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        hasher.write(b"incarnation");
+        hasher.finish128().h1.max(1)
+    }
+
     /// What the checksums of a segment begin with. A client does not know it, so no value that it stores can pass for a
     /// record, and no record of another segment for one of this.
     pub(super) fn checksum_seed(self, segment: u64) -> u32 {

@@ -6,16 +6,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::LogStore;
 use super::index::{IndexEntry, Location};
-use super::record::{HEADER_BYTES, Header, Kind, u16_at};
+use super::record::{FRONT_BYTES_MAX, HEADER_BYTES, Header, Kind, front_bytes};
 use super::segment::Segment;
-use crate::entry::{KEY_BYTES_MAX, Meta, Sink};
+use crate::entry::{Meta, Sink};
 use crate::error::{Error, Result};
+use crate::state::KeyState;
 use crate::store::TryGet;
 
 /// The first read: all of a record of this length, of a longer one its front.
 const FIRST_READ_BYTES: usize = 64 << 10;
 /// Longer records are not read without waiting: copying them would take too long.
 const TRY_BYTES_MAX: usize = 16 << 10;
+/// Read for the state of a key.
+const STATE_READ_BYTES: usize = 512;
 /// The most that one read puts into a sink's buffer.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -75,6 +78,39 @@ fn locate(store: &LogStore, key: &[u8]) -> Option<(Arc<Segment>, IndexEntry)> {
     Some((store.segments.get(entry.location.slot)?, entry))
 }
 
+/// What the newest record of a key says, but for what was flushed.
+pub(super) fn state(store: &LogStore, key: &[u8]) -> Result<Option<KeyState>> {
+    let digest = store.secret.digest(key);
+    let Some((segment, entry)) = ({
+        let shard = store.index.read(digest);
+        shard.get(digest.tag).and_then(|entry| Some((store.segments.get(entry.location.slot)?, entry)))
+    }) else {
+        return Ok(None);
+    };
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(entry.class.bytes().min(STATE_READ_BYTES), 0);
+        let count = read_front(store, &segment, entry.location.offset, scratch)?;
+        let header = Header::decode(&scratch[..count], segment.seed)
+            .map_err(|bad| segment.bad_header(entry.location.offset, bad))?;
+        if scratch[HEADER_BYTES..HEADER_BYTES + header.key_bytes] != *key {
+            return Ok(None);
+        }
+        Ok(store.flushes.left_of(key, header.state()))
+    })
+}
+
+/// Fills the buffer with the front of a record, and makes it longer if the key needs that: there are few such keys.
+fn read_front(store: &LogStore, segment: &Segment, offset: u64, scratch: &mut Vec<u8>) -> Result<usize> {
+    store.counters.reads.fetch_add(1, Relaxed);
+    let count = segment.read(scratch, offset)?;
+    if scratch[..count].first_chunk().is_none_or(|head| front_bytes(head) <= count) {
+        return Ok(count);
+    }
+    scratch.resize(FRONT_BYTES_MAX, 0);
+    store.counters.reads.fetch_add(1, Relaxed);
+    segment.read(scratch, offset)
+}
+
 /// An item of which the first bytes have been read.
 struct FrontOfItem<'b> {
     header: Header,
@@ -106,11 +142,11 @@ fn item<'b>(
     now_unix_secs: u64,
 ) -> Result<Option<FrontOfItem<'b>>> {
     let header = Header::decode(bytes, segment.seed).map_err(|bad| segment.bad_header(offset, bad))?;
-    let value_start = HEADER_BYTES + header.key_bytes;
-    if header.kind != Kind::Put || bytes[HEADER_BYTES..value_start] != *key {
+    let value_start = header.value_start();
+    if header.kind != Kind::Put || bytes[HEADER_BYTES..HEADER_BYTES + header.key_bytes] != *key {
         return Ok(None);
     }
-    if header.meta().is_expired(now_unix_secs) || store.flushes.covers(key, header.meta().sequence) {
+    if header.meta().is_expired(now_unix_secs) || store.flushes.covers(key, header.sequence, header.version) {
         return Ok(None);
     }
     let front = &bytes[value_start..bytes.len().min(header.record_bytes())];
@@ -127,14 +163,7 @@ fn read_record(
     sink: &mut dyn Sink,
 ) -> Result<Option<Meta>> {
     let offset = location.offset;
-    store.counters.reads.fetch_add(1, Relaxed);
-    let mut count = segment.read(scratch, offset)?;
-    // A key that is longer than the first read: there are few.
-    if count >= HEADER_BYTES && count < HEADER_BYTES + usize::from(u16_at(scratch, 40)) {
-        scratch.resize(HEADER_BYTES + KEY_BYTES_MAX, 0);
-        store.counters.reads.fetch_add(1, Relaxed);
-        count = segment.read(scratch, offset)?;
-    }
+    let count = read_front(store, segment, offset, scratch)?;
     let Some(item) = item(store, segment, location, &scratch[..count], key, now_unix_secs)? else {
         return Ok(None);
     };

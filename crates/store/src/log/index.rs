@@ -6,7 +6,8 @@
 //!
 //! What an entry says beside the place: is the newest record a deletion (a *tombstone*), and how many older puts of the
 //! key lie somewhere on the disk (*stale* ones). A tombstone is needed as long as there are any, and not longer:
-//! without it, the next opening would find one of them newest.
+//! without it, the next opening would find one of them newest. In a replicated store all tombstones stay until cleaning
+//! is told that no other site needs them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -208,8 +209,8 @@ impl Shard {
     }
 
     /// The key's newest record is now this one; what was there before becomes a stale put if it was a put. Returns it.
-    /// A deletion of what is not there leaves no entry.
-    pub(super) fn put(&mut self, tag: u64, entry: &IndexEntry) -> Option<IndexEntry> {
+    /// A deletion of what is not there leaves no entry, unless it `keeps_tombstones`.
+    pub(super) fn put(&mut self, tag: u64, entry: &IndexEntry, keeps_tombstones: bool) -> Option<IndexEntry> {
         self.reserve();
         match self.search(tag) {
             Ok(slot) => {
@@ -219,7 +220,7 @@ impl Shard {
                 Some(before)
             }
             Err(slot) => {
-                if !entry.tombstone {
+                if !entry.tombstone || keeps_tombstones {
                     self.insert(slot, tag, entry, 0, 0);
                 }
                 None
@@ -284,18 +285,19 @@ impl Shard {
         self.keeps_accounts = keeps_accounts;
     }
 
-    /// A stale put is gone from the disk. Returns the tombstone that nobody needs any more, and which is gone from the
-    /// index.
-    pub(super) fn forget_stale(&mut self, tag: u64) -> Option<IndexEntry> {
+    /// A stale put is gone from the disk. Returns the tombstone that keeps nothing from coming back any more; it is
+    /// gone from the index, unless it `keeps_tombstones`.
+    pub(super) fn forget_stale(&mut self, tag: u64, keeps_tombstones: bool) -> Option<IndexEntry> {
         let slot = self.slot_of(tag)?;
         let entry = self.entry(slot);
         let stale = self.stale_in(slot, tag).saturating_sub(1);
-        if stale == 0 && entry.tombstone {
+        let is_needless = stale == 0 && entry.tombstone;
+        if is_needless && !keeps_tombstones {
             self.remove(slot, tag);
-            return Some(entry);
+        } else {
+            self.write(slot, tag, &entry, stale);
         }
-        self.write(slot, tag, &entry, stale);
-        None
+        is_needless.then_some(entry)
     }
 
     /// One record found on the disk, in any order.
@@ -401,11 +403,12 @@ impl Shard {
             .map(|slot| (self.tag(slot), self.entry(slot)))
     }
 
-    /// Removes the tombstones that keep nothing from coming back, and forgets the sequences.
-    fn finish_recovery(&mut self) {
+    /// Removes the tombstones that keep nothing from coming back, unless it `keeps_tombstones`, and forgets the
+    /// sequences.
+    fn finish_recovery(&mut self, keeps_tombstones: bool) {
         let needless: Vec<u64> = self
             .entries()
-            .filter(|(tag, entry)| entry.tombstone && self.stale(*tag) == 0)
+            .filter(|(tag, entry)| !keeps_tombstones && entry.tombstone && self.stale(*tag) == 0)
             .map(|(tag, _)| tag)
             .collect();
         for tag in needless {
@@ -552,9 +555,9 @@ impl Index {
         }
     }
 
-    pub(super) fn finish_recovery(&self) {
+    pub(super) fn finish_recovery(&self, keeps_tombstones: bool) {
         for shard in &self.shards {
-            shard.write().unwrap_or_else(PoisonError::into_inner).finish_recovery();
+            shard.write().unwrap_or_else(PoisonError::into_inner).finish_recovery(keeps_tombstones);
         }
     }
 
@@ -586,7 +589,7 @@ mod tests {
             let tag = random.u64(0..2_000) << (48 * random.u64(0..2) / 2);
             if random.u32(0..5) < 3 {
                 let new = entry(step);
-                let before = shard.put(tag, &new);
+                let before = shard.put(tag, &new, false);
                 assert_eq!(before, map.insert(tag, new));
             } else if let Some(known) = map.remove(&tag) {
                 assert_eq!(shard.remove_at(tag, known.location), Some(known));
@@ -608,16 +611,16 @@ mod tests {
     fn counts_stale_puts() {
         let mut shard = Shard::default();
         for offset in 1..=10 {
-            shard.put(7, &entry(offset));
+            shard.put(7, &entry(offset), false);
         }
         assert_eq!(shard.stale(7), 9);
-        shard.put(7, &IndexEntry { tombstone: true, ..entry(11) });
+        shard.put(7, &IndexEntry { tombstone: true, ..entry(11) }, false);
         assert_eq!(shard.stale(7), 10);
         for left in (1..10).rev() {
-            assert_eq!(shard.forget_stale(7), None);
+            assert_eq!(shard.forget_stale(7, false), None);
             assert_eq!(shard.stale(7), left);
         }
-        assert!(shard.forget_stale(7).is_some(), "the last older put is gone, so the tombstone goes");
+        assert!(shard.forget_stale(7, false).is_some(), "the last older put is gone, so the tombstone goes");
         assert_eq!(shard.get(7), None);
     }
 

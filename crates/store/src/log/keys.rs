@@ -106,7 +106,7 @@ fn visit_record(
     if found.header.kind == Kind::Put
         && (entry.is_some() || is_newest(store.secret.digest(found.key)))
         && !meta.is_expired(now_unix_secs)
-        && !store.flushes.covers(found.key, meta.sequence)
+        && !store.flushes.covers(found.key, meta.sequence, meta.version)
     {
         visit(found.key, &meta);
         *left -= 1;

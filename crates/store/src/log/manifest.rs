@@ -2,7 +2,7 @@
 //! goes.
 //!
 //! What it names is there: a missing file is damage. What it does not name is left over from a crash, and is removed.
-//! Flushes are in it too, so that cleaning need not carry their records.
+//! Flushes and notes are in it too, so that cleaning need not carry their records.
 
 use std::io::IoSlice;
 
@@ -10,8 +10,10 @@ use super::bugs::{Bug, is_planted};
 use super::bytes::Bytes;
 use super::digest::Secret;
 use super::index::SLOTS_MAX;
+use super::notes::{Note, NoteTable};
 use super::record::SEQUENCE_MAX;
 use super::segment::{DATA_BYTES_MAX, Expiry, FOOTER_BYTES_MAX, NUMBER_MAX, Stream};
+use crate::entry::{FlushBy, NOTES_MAX};
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::flushes::{FlushMark, FlushTable, PendingMark, decode_exception, encode_exceptions};
@@ -25,10 +27,12 @@ pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Stands in the file while a backup is restored to the directory.
 pub(crate) const RESTORING: &[u8] = b"A backup is being restored to this directory.\n";
 /// A store with another major number, or a higher minor one, is refused.
-pub(super) const FORMAT: (u16, u16) = (1, 1);
+pub(super) const FORMAT: (u16, u16) = (1, 2);
 
 /// The minor number of the first format in which flushes have exceptions.
 const EXCEPTIONS_MINOR: u16 = 1;
+/// The minor number of the first format with what replication needs.
+const REPLICATION_MINOR: u16 = 2;
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +47,12 @@ pub(crate) struct ManifestImage {
     /// In order of their numbers.
     pub(crate) segments: Vec<SegmentImage>,
     pub(crate) flushes: FlushTable,
+    pub(crate) notes: NoteTable,
+    /// See [`Store::incarnation`](crate::Store).
+    pub(crate) incarnation: u64,
+    /// No segment of the log that has entries from this sequence on was removed.
+    pub(crate) log_start: u64,
+    pub(crate) is_replicated: bool,
     /// The snapshot of the index, if nothing has changed since it was written.
     pub(crate) snapshot: Option<SnapshotImage>,
 }
@@ -78,6 +88,10 @@ impl ManifestImage {
             highest_version: 0,
             segments: Vec::new(),
             flushes: FlushTable::default(),
+            notes: NoteTable::default(),
+            incarnation: fastrand::u64(1..),
+            log_start: 1,
+            is_replicated: false,
             snapshot: None,
         }
     }
@@ -91,6 +105,9 @@ impl ManifestImage {
         out.extend_from_slice(&self.next_number.to_le_bytes());
         out.extend_from_slice(&self.last_sequence.to_le_bytes());
         out.extend_from_slice(&self.highest_version.to_le_bytes());
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.log_start.to_le_bytes());
+        out.push(u8::from(self.is_replicated));
         out.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
         for segment in &self.segments {
             out.extend_from_slice(&segment.number.to_le_bytes());
@@ -104,12 +121,23 @@ impl ManifestImage {
         out.extend_from_slice(&(self.flushes.iter().count() as u32).to_le_bytes());
         for (prefix, mark) in self.flushes.iter() {
             put_prefix(&mut out, prefix, mark.sequence, mark.version);
+            out.push(u8::from(mark.by == FlushBy::Version));
+            out.extend_from_slice(&mark.settled_sequence.to_le_bytes());
             out.extend_from_slice(&(mark.except.len() as u16).to_le_bytes());
             encode_exceptions(&mark.except, &mut out);
         }
         out.extend_from_slice(&(self.flushes.pending.len() as u32).to_le_bytes());
         for (prefix, mark) in &self.flushes.pending {
             put_prefix(&mut out, prefix, mark.sequence, mark.at_secs);
+        }
+        let notes = if is_planted(Bug::LoseNotes) { &NoteTable::default() } else { &self.notes };
+        out.extend_from_slice(&(notes.len() as u16).to_le_bytes());
+        for (name, note) in notes.iter() {
+            out.push(name.len() as u8);
+            out.extend_from_slice(name);
+            out.extend_from_slice(&note.sequence.to_le_bytes());
+            out.extend_from_slice(&(note.value.len() as u16).to_le_bytes());
+            out.extend_from_slice(&note.value);
         }
         out.push(u8::from(self.snapshot.is_some()));
         if let Some(snapshot) = &self.snapshot {
@@ -152,6 +180,15 @@ impl ManifestImage {
         image.next_number = body.u64()?;
         image.last_sequence = body.u64()?;
         image.highest_version = body.u64()?;
+        if minor >= REPLICATION_MINOR {
+            image.incarnation = body.u64()?;
+            image.log_start = body.u64()?;
+            image.is_replicated = body.u8()? == 1;
+        } else {
+            // The same at each reading. What was removed so far is not known.
+            image.incarnation = image.secret.incarnation();
+            image.log_start = image.last_sequence.saturating_add(1);
+        }
         for _ in 0..body.u32().filter(|&count| (count as usize) < SLOTS_MAX)? {
             image.segments.push(SegmentImage {
                 number: body.u64()?,
@@ -166,14 +203,25 @@ impl ManifestImage {
         }
         for _ in 0..body.u32()? {
             let (prefix, sequence, version) = take_prefix(body)?;
+            let (mut by, mut settled_sequence) = (FlushBy::Sequence, u64::MAX);
+            if minor >= REPLICATION_MINOR {
+                by = if body.u8()? == 1 { FlushBy::Version } else { FlushBy::Sequence };
+                settled_sequence = body.u64()?;
+            }
             let count = if minor >= EXCEPTIONS_MINOR { body.u16()? } else { 0 };
             let except = (0..count).map(|_| decode_exception(prefix, body)).collect::<Option<_>>()?;
-            image.flushes.insert(prefix, FlushMark { sequence, version, except });
+            image.flushes.insert(prefix, FlushMark { sequence, version, by, settled_sequence, except });
         }
         image.flushes.measure();
         for _ in 0..body.u32()? {
             let (prefix, sequence, at_secs) = take_prefix(body)?;
             image.flushes.delay(prefix, PendingMark { sequence, at_secs });
+        }
+        for _ in 0..if minor >= REPLICATION_MINOR { body.u16()? } else { 0 } {
+            let length = usize::from(body.u8()?);
+            let name = body.take(length)?;
+            let (sequence, length) = (body.u64()?, usize::from(body.u16()?));
+            image.notes.set(name, Note { sequence, value: body.take(length)?.to_vec() });
         }
         if body.u8()? == 1 {
             image.snapshot =
@@ -195,6 +243,9 @@ impl ManifestImage {
         let mut pending = self.flushes.pending.values().map(|mark| mark.sequence);
         self.next_number <= NUMBER_MAX + 1
             && self.last_sequence <= SEQUENCE_MAX
+            && self.log_start <= SEQUENCE_MAX + 1
+            && self.notes.len() <= NOTES_MAX
+            && self.notes.iter().all(|(_, note)| note.sequence <= SEQUENCE_MAX)
             && self.segments.iter().all(is_sound)
             && self.segments.is_sorted_by(|one, other| one.number < other.number)
             && marks.all(|sequence| sequence <= SEQUENCE_MAX)

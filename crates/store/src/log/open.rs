@@ -14,6 +14,7 @@ use super::clean::Cleaner;
 use super::digest::Secret;
 use super::index::{Index, START_BYTES_MAX};
 use super::manifest::{MANIFEST, MANIFEST_NEW, ManifestImage, SegmentImage};
+use super::notes::{Note, NoteTable};
 use super::record::{ALIGN_BYTES, BadHeader, HEADER_BYTES, Header, Kind, u32_at};
 use super::segment::{
     DATA_BYTES_MAX, FOOTER_BYTES_MAX, FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader,
@@ -23,10 +24,11 @@ use super::snapshot::{self, Snapshot};
 use super::window::Window;
 use super::writer::Writer;
 use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
-use crate::entry::FLUSH_EXCEPTIONS_BYTES_MAX;
+use crate::entry::{FLUSH_EXCEPTIONS_BYTES_MAX, NOTE_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTES_MAX};
 use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
 use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
+use crate::history::Retention;
 use crate::read_only::ReadOnly;
 use crate::rocks::manifest::CURRENT;
 use crate::usage::PrefixUsage;
@@ -51,7 +53,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
             for segment in &image.segments {
                 recover_segment(&*files, &image, segment, &segments, &index, &mut found)?;
             }
-            index.finish_recovery();
+            index.finish_recovery(image.is_replicated);
             count_live(&index, &segments);
             (index, None)
         }
@@ -60,10 +62,20 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         .shards()
         .map(|shard| shard.entries().filter(|(_, entry)| entry.is_live()).count() as i64)
         .sum::<i64>();
+    let tombstones = (index.shards())
+        .map(|shard| shard.entries().filter(|(_, entry)| entry.tombstone).count() as i64)
+        .sum::<i64>();
     found.flushes.forget_above(found.last_sequence);
+    if image.is_replicated {
+        // What the footers do not say.
+        for segment in segments.all() {
+            segment.tombstone_version.store(found.highest_version, Relaxed);
+        }
+    }
 
     let counters = Counters::default();
     counters.records.store(records, Relaxed);
+    counters.tombstones.store(tombstones, Relaxed);
     Ok(LogStore {
         files,
         options,
@@ -71,6 +83,11 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         index,
         segments,
         flushes: Flushes::new(found.flushes),
+        notes: RwLock::new(found.notes),
+        incarnation: image.incarnation,
+        log_start: AtomicU64::new(image.log_start),
+        retention: RwLock::new(Retention::of_opening(image.is_replicated)),
+        places: Mutex::default(),
         cleaner: Mutex::new(Cleaner::default()),
         appender: Mutex::new(Appender { noted_durable: found.last_sequence, ..Appender::default() }),
         manifest: Mutex::new(ManifestState { next_number: image.next_number, garbage: found.garbage }),
@@ -104,7 +121,10 @@ fn create(files: &dyn Files, options: &LogOptions) -> Result<ManifestImage> {
     if let Some(name) = names.iter().find(|name| segment_number(name).is_some() || *name == CURRENT) {
         return Err(Error::corrupt(MANIFEST, 0, format!("the file is missing, but there is {name}")));
     }
-    let image = ManifestImage::new(options.secret.map_or_else(Secret::random, Secret));
+    let mut image = ManifestImage::new(options.secret.map_or_else(Secret::random, Secret));
+    if options.secret.is_some() {
+        image.incarnation = image.secret.incarnation();
+    }
     image.write(files).map_err(|failure| failure.error)?;
     Ok(image)
 }
@@ -134,6 +154,7 @@ struct Recovered {
     last_sequence: u64,
     highest_version: u64,
     flushes: FlushTable,
+    notes: NoteTable,
     garbage: Vec<String>,
 }
 
@@ -143,6 +164,7 @@ impl Recovered {
             last_sequence: image.last_sequence,
             highest_version: image.highest_version,
             flushes: image.flushes.clone(),
+            notes: image.notes.clone(),
             garbage: image.snapshot.iter().map(|snapshot| snapshot::snapshot_name(snapshot.number)).collect(),
         }
     }
@@ -252,6 +274,7 @@ fn recover_segment(
         let tail = Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image)?;
         found.highest_version = found.highest_version.max(tail.highest_version);
         tail.flushes.into_iter().for_each(|flush| flush.apply(&mut found.flushes));
+        tail.notes.iter().for_each(|note| note.apply(&mut found.notes));
         note_last_sequence(&header, tail.last_sequence, found);
         if tail.end == SEGMENT_HEADER_BYTES as u64 {
             segments.remove(segment.slot);
@@ -291,6 +314,7 @@ fn count_live(index: &Index, segments: &SegmentTable) {
 pub(super) struct Tail {
     entries: Vec<FooterEntry>,
     flushes: Vec<FlushRecord>,
+    notes: Vec<NoteRecord>,
     /// Where its last whole batch ends.
     end: u64,
     /// Of the last whole batch.
@@ -338,9 +362,41 @@ impl FlushRecord {
     fn apply(self, table: &mut FlushTable) {
         let Header { sequence, version, exptime_secs, .. } = self.header;
         match self.header.kind {
-            Kind::Flush => table.flush(&self.prefix, FlushMark { sequence, version, except: self.except }),
+            Kind::Flush => {
+                let (by, except) = (self.header.flush_by, self.except);
+                let mark = FlushMark { sequence, version, by, settled_sequence: u64::MAX, except };
+                table.flush(&self.prefix, mark);
+            }
             Kind::FlushAt => table.delay(&self.prefix, PendingMark { sequence, at_secs: exptime_secs }),
             _ => table.cancel(&self.prefix),
+        }
+    }
+}
+
+/// A note in the log.
+pub(super) struct NoteRecord {
+    name: Vec<u8>,
+    note: Note,
+}
+
+impl NoteRecord {
+    /// The note at this place, whose header and key these are. `None`: it is broken, or none.
+    pub(super) fn read(window: &mut Window, at: u64, header: &Header, name: Vec<u8>) -> Result<Option<Self>> {
+        if name.is_empty() || name.len() > NOTE_NAME_BYTES_MAX || header.value_bytes > NOTE_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut value = Vec::with_capacity(header.value_bytes);
+        let is_whole = window.copy_value(at, header, |piece| {
+            value.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(is_whole.then_some(Self { name, note: Note { sequence: header.sequence, value } }))
+    }
+
+    /// Unless there would be more than a store has.
+    pub(super) fn apply(&self, table: &mut NoteTable) {
+        if table.len() < NOTES_MAX || table.get(&self.name).is_some() {
+            table.set(&self.name, self.note.clone());
         }
     }
 }
@@ -360,6 +416,7 @@ impl Tail {
         let mut tail = Self {
             entries: Vec::new(),
             flushes: Vec::new(),
+            notes: Vec::new(),
             end: SEGMENT_HEADER_BYTES as u64,
             last_sequence: segment_header.first_sequence.saturating_sub(1),
             sequences: None,
@@ -393,13 +450,18 @@ impl Tail {
                     }
                     tail.take(&mut batch, next);
                 }
-                Kind::Put | Kind::Delete | Kind::Flush | Kind::FlushAt | Kind::CancelFlushAt => {
+                Kind::Put | Kind::Delete | Kind::Flush | Kind::FlushAt | Kind::CancelFlushAt | Kind::Note => {
                     if is_log && header.sequence != batch.last(&tail) + 1 {
                         break "a record is out of order";
                     }
                     if matches!(header.kind, Kind::Put | Kind::Delete) {
                         let digest = image.secret.digest(&key);
                         batch.records.push((header, PendingKind::Item(FooterEntry::of(&header, digest, at))));
+                    } else if header.kind == Kind::Note {
+                        let Some(note) = NoteRecord::read(&mut window, at, &header, key)? else {
+                            break "a note is too long";
+                        };
+                        batch.records.push((header, PendingKind::Note(note)));
                     } else {
                         let Some(flush) = FlushRecord::read(&mut window, at, header, key)? else {
                             break "the exceptions of a flush are none";
@@ -436,10 +498,11 @@ impl Tail {
             let (min, max) = self.sequences.unwrap_or((sequence, sequence));
             self.sequences = Some((min.min(sequence), max.max(sequence)));
             self.last_sequence = self.last_sequence.max(sequence);
-            self.highest_version = self.highest_version.max(header.version);
+            self.highest_version = self.highest_version.max(header.highest_version());
             match kind {
                 PendingKind::Item(entry) => self.entries.push(entry),
                 PendingKind::Flush(flush) => self.flushes.push(flush),
+                PendingKind::Note(note) => self.notes.push(note),
             }
         }
     }
@@ -455,6 +518,7 @@ enum PendingKind {
     /// Of a key: a put or a deletion.
     Item(FooterEntry),
     Flush(FlushRecord),
+    Note(NoteRecord),
 }
 
 impl Pending {

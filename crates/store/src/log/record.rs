@@ -2,7 +2,7 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0..4 | CRC32C of the segment's seed, bytes 4..48 and the key |
+//! | 0..4 | CRC32C of the segment's seed, bytes 4..48, the key and the extension |
 //! | 4..8 | length of the record without padding |
 //! | 8..16 | sequence |
 //! | 16..24 | version; of a commit mark: up to which sequence all was durable |
@@ -13,14 +13,25 @@
 //! | 42 | kind |
 //! | 43 | marks |
 //! | 44 | origin |
-//! | 45..48 | zero |
+//! | 45 | 1: there is an extension; 2: a flush goes by version |
+//! | 46..48 | zero |
 //!
-//! Key, value, and zeros up to a multiple of 8 follow. Numbers are little-endian.
+//! Key, extension, value, and zeros up to a multiple of 8 follow. Numbers are little-endian. The extension, 24 bytes,
+//! is there if it says anything: base version, the version of the value that the expiry is said of, and that of the
+//! expiry.
 
-use crate::entry::{Marks, Meta, VALUE_BYTES_MAX};
+use crate::entry::{FlushBy, KEY_BYTES_MAX, Marks, Meta, VALUE_BYTES_MAX};
+use crate::state::{ItemState, KeyState};
 
 /// Of a header.
 pub(super) const HEADER_BYTES: usize = 48;
+/// Of the extension of a header.
+pub(super) const EXTENSION_BYTES: usize = 24;
+/// All of a record but its value has at most so many bytes.
+pub(super) const FRONT_BYTES_MAX: usize = HEADER_BYTES + KEY_BYTES_MAX + EXTENSION_BYTES;
+/// Flags of byte 45.
+const HAS_EXTENSION: u8 = 1;
+const BY_VERSION: u8 = 2;
 /// The highest sequence number: counting beyond it overflows nowhere, and nobody appends so much.
 pub(super) const SEQUENCE_MAX: u64 = (1 << 62) - 1;
 /// Records begin at multiples of this.
@@ -35,6 +46,7 @@ pub(super) enum Kind {
     Flush = 3,
     FlushAt = 4,
     CancelFlushAt = 5,
+    Note = 6,
     /// Ends a batch. That of no entries (its first sequence is above its last) only notes what is durable.
     Commit = 16,
     /// The entries of a sealed segment.
@@ -43,9 +55,17 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Put, Self::Delete, Self::Flush, Self::FlushAt, Self::CancelFlushAt, Self::Commit, Self::Footer]
-            .into_iter()
-            .find(|&kind| kind as u8 == byte)
+        const ALL: [Kind; 8] = [
+            Kind::Put,
+            Kind::Delete,
+            Kind::Flush,
+            Kind::FlushAt,
+            Kind::CancelFlushAt,
+            Kind::Note,
+            Kind::Commit,
+            Kind::Footer,
+        ];
+        ALL.into_iter().find(|&kind| kind as u8 == byte)
     }
 }
 
@@ -62,6 +82,19 @@ pub(super) struct Header {
     pub(super) marks: Marks,
     pub(super) origin: u8,
     pub(super) value_checksum: u32,
+    /// 0: none is known.
+    pub(super) base_version: u64,
+    /// Of the value that the expiry is said of. Of a put: 0 if it is the version. Of a deletion: 0 if none is known.
+    pub(super) expiry_value_version: u64,
+    /// Of the expiry; 0 as before.
+    pub(super) expiry_version: u64,
+    pub(super) flush_by: FlushBy,
+}
+
+/// How long a record with these first bytes is without its value: nothing of it is verified yet.
+pub(super) fn front_bytes(head: &[u8; HEADER_BYTES]) -> usize {
+    let extension_bytes = if head[45] & HAS_EXTENSION == 0 { 0 } else { EXTENSION_BYTES };
+    HEADER_BYTES + usize::from(u16_at(head, 40)) + extension_bytes
 }
 
 /// Why bytes are no header of this version.
@@ -88,7 +121,7 @@ impl Header {
         }
         let record_bytes = u32_at(head, 4) as usize;
         let key_bytes = usize::from(u16::from_le_bytes([head[40], head[41]]));
-        let end = HEADER_BYTES + key_bytes;
+        let end = front_bytes(head);
         if record_bytes < end || record_bytes - end > VALUE_BYTES_MAX || bytes.len() < end {
             return Err(BadHeader::Checksum);
         }
@@ -98,12 +131,18 @@ impl Header {
         let (Some(kind), Some(marks)) = (Kind::from_byte(head[42]), Marks::from_bits(head[43])) else {
             return Err(BadHeader::Newer(head[42]));
         };
-        if head[45..48] != [0; 3] {
+        if head[45] & !(HAS_EXTENSION | BY_VERSION) != 0 || head[46..48] != [0; 2] {
             return Err(BadHeader::Newer(head[42]));
         }
         let sequence = u64_at(head, 8);
         if sequence > SEQUENCE_MAX {
             return Err(BadHeader::Sequence);
+        }
+        let extension = &bytes[HEADER_BYTES + key_bytes..end];
+        let [base_version, expiry_value_version, expiry_version] =
+            if extension.is_empty() { [0; 3] } else { [0, 8, 16].map(|at| u64_at(extension, at)) };
+        if !extension.is_empty() && [base_version, expiry_value_version, expiry_version] == [0; 3] {
+            return Err(BadHeader::Newer(head[42]));
         }
         Ok(Self {
             kind,
@@ -116,10 +155,14 @@ impl Header {
             marks,
             origin: head[44],
             value_checksum: u32_at(head, 36),
+            base_version,
+            expiry_value_version,
+            expiry_version,
+            flush_by: if head[45] & BY_VERSION == 0 { FlushBy::Sequence } else { FlushBy::Version },
         })
     }
 
-    /// Appends header and key to `out`.
+    /// Appends header, key and extension to `out`.
     pub(super) fn encode(&self, key: &[u8], seed: u32, out: &mut Vec<u8>) {
         debug_assert_eq!(key.len(), self.key_bytes);
         let start = out.len();
@@ -131,8 +174,17 @@ impl Header {
         out.extend_from_slice(&self.client_flags.to_le_bytes());
         out.extend_from_slice(&self.value_checksum.to_le_bytes());
         out.extend_from_slice(&(self.key_bytes as u16).to_le_bytes());
-        out.extend_from_slice(&[self.kind as u8, self.marks.bits(), self.origin, 0, 0, 0]);
+        let mut flags = if self.has_extension() { HAS_EXTENSION } else { 0 };
+        if self.flush_by == FlushBy::Version {
+            flags |= BY_VERSION;
+        }
+        out.extend_from_slice(&[self.kind as u8, self.marks.bits(), self.origin, flags, 0, 0]);
         out.extend_from_slice(key);
+        if self.has_extension() {
+            out.extend_from_slice(&self.base_version.to_le_bytes());
+            out.extend_from_slice(&self.expiry_value_version.to_le_bytes());
+            out.extend_from_slice(&self.expiry_version.to_le_bytes());
+        }
         let checksum = crc32c::crc32c_append(seed, &out[start + 4..]);
         out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
     }
@@ -150,12 +202,25 @@ impl Header {
             marks: Marks::NONE,
             origin: 0,
             value_checksum: 0,
+            base_version: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
+            flush_by: FlushBy::Sequence,
         }
+    }
+
+    fn has_extension(&self) -> bool {
+        self.base_version != 0 || self.expiry_value_version != 0 || self.expiry_version != 0
+    }
+
+    /// Where the value begins in the record.
+    pub(super) fn value_start(&self) -> usize {
+        HEADER_BYTES + self.key_bytes + if self.has_extension() { EXTENSION_BYTES } else { 0 }
     }
 
     /// Without padding.
     pub(super) fn record_bytes(&self) -> usize {
-        HEADER_BYTES + self.key_bytes + self.value_bytes
+        self.value_start() + self.value_bytes
     }
 
     /// With padding.
@@ -170,6 +235,31 @@ impl Header {
             exptime_secs: self.exptime_secs,
             version: self.version,
             marks: self.marks,
+            origin: self.origin,
+            sequence: self.sequence,
+        }
+    }
+
+    /// Of both registers; of a flush its version.
+    pub(super) fn highest_version(&self) -> u64 {
+        self.version.max(self.expiry_version)
+    }
+
+    /// What a put or a deletion says.
+    pub(super) fn state(&self) -> KeyState {
+        let Self { value_bytes, client_flags, marks, .. } = *self;
+        let is_put = self.kind == Kind::Put;
+        KeyState {
+            version: self.version,
+            base_version: self.base_version,
+            item: is_put.then_some(ItemState { value_bytes, client_flags, marks }),
+            expiry_value_version: if is_put {
+                self.version.max(self.expiry_value_version)
+            } else {
+                self.expiry_value_version
+            },
+            expiry_version: if is_put { self.highest_version() } else { self.expiry_version },
+            exptime_secs: self.exptime_secs,
             origin: self.origin,
             sequence: self.sequence,
         }

@@ -9,9 +9,9 @@ use super::digest::{Digest, SHARD_BITS, Secret, TAG_BITS};
 use super::index::{Location, SLOTS_MAX, START_BYTES_MAX, SizeClass};
 use super::manifest::{FORMAT, SegmentImage, refuse_newer};
 use super::record::{
-    BadHeader, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded, u16_at, u32_at, u64_at,
+    BadHeader, FRONT_BYTES_MAX, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded, u16_at, u32_at, u64_at,
 };
-use crate::entry::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::entry::VALUE_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
 
@@ -28,7 +28,7 @@ const PREFIX: &str = "segment-";
 pub(crate) const NUMBER_MAX: u64 = 10_u64.pow(16) - 1;
 /// The most bytes of data in a segment: records up to where the last one may begin, and that one.
 pub(super) const DATA_BYTES_MAX: u64 =
-    START_BYTES_MAX + padded(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + HEADER_BYTES as u64;
+    START_BYTES_MAX + padded(FRONT_BYTES_MAX + VALUE_BYTES_MAX) as u64 + HEADER_BYTES as u64;
 
 /// Which records a segment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,19 +106,20 @@ pub(super) struct FooterEntry {
     /// Below [`START_BYTES_MAX`](super::index::START_BYTES_MAX).
     pub(super) offset: u64,
     pub(super) sequence: u64,
-    /// Rounded down to 32 bits; 0: never.
+    /// Of a put, rounded down to 32 bits; 0: never.
     pub(super) exptime_secs: u32,
 }
 
 impl FooterEntry {
     pub(super) fn of(header: &Header, digest: Digest, offset: u64) -> Self {
+        let is_put = header.kind == Kind::Put;
         Self {
             digest,
-            is_put: header.kind == Kind::Put,
+            is_put,
             class: SizeClass::of(header.record_bytes()),
             offset,
             sequence: header.sequence,
-            exptime_secs: u32::try_from(header.exptime_secs).unwrap_or(u32::MAX),
+            exptime_secs: if is_put { u32::try_from(header.exptime_secs).unwrap_or(u32::MAX) } else { 0 },
         }
     }
 
@@ -289,6 +290,10 @@ pub(super) struct Segment {
     pub(super) counted_flush: AtomicU64,
     /// Up to which second its expired records are known; 0: nobody has looked.
     pub(super) swept_secs: AtomicU64,
+    /// Of a replicated store: no tombstone that the index names here has a higher version; 0: there is none to look at.
+    pub(super) tombstone_version: AtomicU64,
+    /// Of a replicated store: expired items that were copied here, since others may ask for them, have at most this.
+    pub(super) kept_version: AtomicU64,
     pub(super) expiry: Mutex<Expiry>,
 }
 
@@ -474,6 +479,8 @@ impl Segment {
             live_class_bytes: AtomicI64::new(0),
             counted_flush: AtomicU64::new(0),
             swept_secs: AtomicU64::new(0),
+            tombstone_version: AtomicU64::new(0),
+            kept_version: AtomicU64::new(0),
             expiry: Mutex::new(Expiry::default()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::record::{HEADER_BYTES, Header};
+use super::record::{HEADER_BYTES, Header, front_bytes};
 use super::segment::Segment;
 use crate::error::{Error, Result};
 
@@ -69,15 +69,14 @@ impl Window {
         offset: u64,
     ) -> Result<std::result::Result<Found<'_>, super::record::BadHeader>> {
         let seed = self.segment.seed;
-        let head = self.bytes_at(offset, HEADER_BYTES)?;
-        let key_bytes =
-            if head.len() < HEADER_BYTES { 0 } else { usize::from(super::record::u16_at(head, 40)) };
-        let header = match Header::decode(self.bytes_at(offset, HEADER_BYTES + key_bytes)?, seed) {
+        let head = self.bytes_at(offset, HEADER_BYTES)?.first_chunk();
+        let front_bytes = head.map_or(HEADER_BYTES, front_bytes);
+        let header = match Header::decode(self.bytes_at(offset, front_bytes)?, seed) {
             Ok(header) => header,
             Err(bad) => return Ok(Err(bad)),
         };
-        let bytes = self.bytes_at(offset, HEADER_BYTES + key_bytes)?;
-        Ok(Ok(Found { header, key: &bytes[HEADER_BYTES..HEADER_BYTES + key_bytes] }))
+        let bytes = self.bytes_at(offset, front_bytes)?;
+        Ok(Ok(Found { header, key: &bytes[HEADER_BYTES..HEADER_BYTES + header.key_bytes] }))
     }
 
     /// Passes the value of the record at `offset` on, in pieces, and verifies its checksum. False if it does not match:
@@ -88,7 +87,7 @@ impl Window {
         header: &Header,
         mut pass: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<bool> {
-        let mut at = offset + (HEADER_BYTES + header.key_bytes) as u64;
+        let mut at = offset + header.value_start() as u64;
         let mut left = header.value_bytes;
         let mut checksum = 0;
         while left > 0 {

@@ -8,7 +8,7 @@ use rustix::fs::statvfs;
 use super::ROCKS_VALUE_BYTES_MAX;
 use super::record::{ITEM, PENDING, STATE, encode_flush, encode_item, encode_pair, flush_key, key_of};
 use super::store::RocksStore;
-use crate::entry::{Entry, SequenceRange};
+use crate::entry::{Entry, FlushBy, SequenceRange};
 use crate::error::{Error, Result};
 use crate::log::bugs::{Bug, is_planted};
 use crate::validate::validate_batch;
@@ -19,6 +19,9 @@ pub(super) fn append(store: &RocksStore, entries: &[Entry<'_>]) -> Result<Sequen
     validate_batch(entries)?;
     if entries.iter().any(|entry| value_bytes(entry) > ROCKS_VALUE_BYTES_MAX) {
         return Err(Error::Invalid { what: "its value has more than 64 MiB, and RocksDB keeps the store" });
+    }
+    if entries.iter().any(is_replicated) {
+        return Err(Error::Unsupported { what: "replication" });
     }
     let first = store.last_sequence.load(Relaxed) + 1;
     let last = first - 1 + entries.len() as u64;
@@ -39,7 +42,7 @@ fn write(store: &RocksStore, entries: &[Entry<'_>], first: u64, last: u64) -> Re
         match *entry {
             Entry::Put(put) => batch.put(key_of(ITEM, put.key), encode_item(&put, sequence)),
             Entry::Delete { key, .. } => batch.delete(key_of(ITEM, key)),
-            Entry::Flush { prefix, except, version } => {
+            Entry::Flush { prefix, except, version, .. } => {
                 batch.put(flush_key(sequence), encode_flush(prefix, except, version));
                 batch.delete(key_of(PENDING, prefix));
             }
@@ -47,6 +50,7 @@ fn write(store: &RocksStore, entries: &[Entry<'_>], first: u64, last: u64) -> Re
                 batch.put(key_of(PENDING, prefix), encode_pair(sequence, at_secs));
             }
             Entry::CancelFlushAt { prefix } => batch.delete(key_of(PENDING, prefix)),
+            Entry::Touch { .. } | Entry::Note { .. } => {}
         }
     }
     let highest = entries.iter().map(Entry::version).max().unwrap_or(0);
@@ -73,6 +77,15 @@ pub(super) fn unsynced() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.set_sync(false);
     options
+}
+
+/// True if it says what only a replicated store keeps.
+fn is_replicated(entry: &Entry<'_>) -> bool {
+    match entry {
+        Entry::Flush { by, .. } => *by == FlushBy::Version,
+        Entry::Touch { .. } | Entry::Note { .. } => true,
+        _ => false,
+    }
 }
 
 fn value_bytes(entry: &Entry<'_>) -> usize {

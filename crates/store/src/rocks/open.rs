@@ -89,7 +89,7 @@ fn read_flushes(db: &DB) -> Result<FlushTable> {
     let mut table = FlushTable::default();
     visit(db, FLUSH, |key, value| {
         let FlushRecord { prefix, except, version } = decode_flush(value)?;
-        table.flush(prefix, FlushMark { sequence: sequence_of(key)?, version, except });
+        table.flush(prefix, FlushMark::by_sequence(sequence_of(key)?, version, except));
         Ok(())
     })?;
     // Those that are there now: a flush has removed its own.

@@ -142,6 +142,9 @@ mod tests {
             version: 9,
             marks: Marks::STALE,
             origin: 10,
+            expiry_value_version: 0,
+            expiry_version: 0,
+            base_version: 0,
         };
         let bytes = encode_item(&put, 11);
         let (meta, value) = decode_item(&bytes).expect("decodes");

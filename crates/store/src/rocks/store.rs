@@ -191,6 +191,9 @@ impl Store for RocksStore {
             full_errors: count(&self.counters.full_errors),
             uncounted_records: 0,
             read_only: self.read_only.is_set(),
+            log_bytes: 0,
+            log_start_sequence: 0,
+            tombstones: 0,
         }
     }
 

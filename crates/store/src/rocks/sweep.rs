@@ -169,7 +169,7 @@ fn write(store: &RocksStore, batch: WriteBatch) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, Marks, Put};
+    use crate::entry::{Entry, FlushBy, Marks, Put};
     use crate::rocks::RocksOptions;
     use crate::store::Store;
 
@@ -184,6 +184,9 @@ mod tests {
             version: 1,
             marks: Marks::NONE,
             origin: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
+            base_version: 0,
         };
         store.append(&[Entry::Put(put)]).expect("appends");
     }
@@ -218,7 +221,12 @@ mod tests {
         }
         for prefix in ["a:", "a:1"] {
             store
-                .append(&[Entry::Flush { prefix: prefix.as_bytes(), except: &[], version: 2 }])
+                .append(&[Entry::Flush {
+                    prefix: prefix.as_bytes(),
+                    except: &[],
+                    version: 2,
+                    by: FlushBy::Sequence,
+                }])
                 .expect("appends");
         }
         put(&store, "a:000", 0);
@@ -233,9 +241,13 @@ mod tests {
         assert_eq!(records(&store, ITEM), 201);
         assert_eq!(sweep(&store, 1, NOW_SECS + 2 * EXPIRED_SECS), 1, "nothing expires any more");
         // A flush that comes while a pass is under way is for the next one.
-        store.append(&[Entry::Flush { prefix: b"b:", except: &[], version: 3 }]).expect("appends");
+        store
+            .append(&[Entry::Flush { prefix: b"b:", except: &[], version: 3, by: FlushBy::Sequence }])
+            .expect("appends");
         store.maintain(Budget { bytes: 1 }, NOW_SECS + 3 * EXPIRED_SECS).expect("sweeps");
-        store.append(&[Entry::Flush { prefix: b"", except: &[], version: 4 }]).expect("appends");
+        store
+            .append(&[Entry::Flush { prefix: b"", except: &[], version: 4, by: FlushBy::Sequence }])
+            .expect("appends");
         sweep(&store, 1 << 20, NOW_SECS + 3 * EXPIRED_SECS);
         assert_eq!(records(&store, FLUSH), 1);
         sweep(&store, 1 << 20, NOW_SECS + 4 * EXPIRED_SECS);

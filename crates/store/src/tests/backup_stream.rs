@@ -39,13 +39,12 @@ fn stream() -> (Vec<u8>, State, Vec<Vec<u8>>) {
         let version = nth as u64 + 1;
         let put =
             Change::Put { key: key.clone(), value, client_flags, exptime_secs, version, marks: Marks::NONE };
-        let batch = [put];
-        append(&store, &batch).expect("appends");
-        state.apply(&batch);
+        append(&store, std::slice::from_ref(&put)).expect("appends");
+        state.apply(&[put]);
     }
-    let batch = [Change::Delete { key: keys[7].clone(), version: 100 }];
-    append(&store, &batch).expect("appends");
-    state.apply(&batch);
+    let delete = Change::Delete { key: keys[7].clone(), version: 100 };
+    append(&store, std::slice::from_ref(&delete)).expect("appends");
+    state.apply(&[delete]);
     let output = Output::default();
     let manifest = backup_stream(&store, output.clone(), 1_900_000_000).expect("is written");
     assert_eq!(manifest.last_sequence(), state.last_sequence);

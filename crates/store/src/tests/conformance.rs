@@ -161,6 +161,9 @@ fn all_of_an_item_comes_back<D: Driver>() {
         version: 1 << 52,
         marks: Marks::STALE | Marks::BINARY_KEY,
         origin: 255,
+        expiry_value_version: 0,
+        expiry_version: 0,
+        base_version: 0,
     };
     for is_closed in [false, true] {
         let place = D::new();
@@ -403,6 +406,9 @@ fn a_value_that_is_too_long_is_refused<D: Driver>() {
         version: 1,
         marks: Marks::NONE,
         origin: 0,
+        expiry_value_version: 0,
+        expiry_version: 0,
+        base_version: 0,
     };
     assert!(matches!(store.append(&[Entry::Put(too_long)]), Err(Error::Invalid { .. })));
     assert_eq!((value(&store, "key"), store.last_sequence()), (None, 0));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Cursor, Entry, Marks, Meta, PendingFlush, Put, Store, TryGet, VecSink};
+use crate::{Cursor, Entry, FlushBy, Marks, Meta, PendingFlush, Put, Store, TryGet, VecSink};
 
 /// An entry that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,9 +38,14 @@ pub(super) fn append(store: &dyn Store, batch: &[Change]) -> crate::Result<crate
                 version: *version,
                 marks: *marks,
                 origin: (*version % 7) as u8,
+                base_version: 0,
+                expiry_value_version: 0,
+                expiry_version: 0,
             }),
-            Change::Delete { key, version } => Entry::Delete { key, version: *version },
-            Change::Flush { prefix, except, version } => Entry::Flush { prefix, except, version: *version },
+            Change::Delete { key, version } => Entry::Delete { key, version: *version, base_version: 0 },
+            Change::Flush { prefix, except, version } => {
+                Entry::Flush { prefix, except, version: *version, by: FlushBy::Sequence }
+            }
             Change::FlushAt { prefix, at_secs } => Entry::FlushAt { prefix, at_secs: *at_secs },
             Change::CancelFlushAt { prefix } => Entry::CancelFlushAt { prefix },
         })

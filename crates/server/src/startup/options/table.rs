@@ -537,6 +537,53 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "site",
+        Needed("<num>"),
+        "",
+        "the number of this server among several that hold the same data, 1 to 255; needs --store (docs/replication.md)",
+        |d, v| {
+            d.replication().site = number_in(v, 1..=255, "larderd: --site: 1 to 255")?;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "replication-listen",
+        Needed("<addr>"),
+        "",
+        "where other sites pull this one's changes from: an IP address and a port; with TLS if -Z is on, else loopback only",
+        |d, v| {
+            d.replication().listen = Some(v.parse().map_err(|_| {
+                let error = format!("larderd: --replication-listen={v}: an IP address and a port");
+                Refusal::new(EXIT_USAGE, error)
+            })?);
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "peer",
+        Needed("<addr>"),
+        "",
+        "another site, host:port of its --replication-listen; can be given up to 7 times",
+        |d, v| {
+            d.replication().peers.push(v.to_owned());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "replication-token-file",
+        Needed("<file>"),
+        "",
+        "a token that all sites know: a site lets in nobody who does not",
+        |d, v| {
+            d.replication().token_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "log-level",
         Needed("<level>"),
         "warn",

@@ -380,3 +380,34 @@ fn what_no_policy_speaks_of_is_kept_as_the_options_say() {
         assert_eq!(refusal(line), (64, reason.to_owned()));
     }
 }
+
+#[test]
+fn a_site_needs_a_store_a_number_and_a_token() {
+    let site = settings("--store d --site 7 --peer a:1 --peer b:2 --replication-token-file t");
+    let replication = site.store.and_then(|store| store.replication).expect("it is a site");
+    assert_eq!((replication.site, replication.peers.len()), (7, 2));
+    for (line, reason) in [
+        ("--store d --peer a:1", "larderd: --peer and those that begin with --replication- need --site"),
+        (
+            "--store d --site 1 --peer a:1",
+            "larderd: --replication-listen and --peer need --replication-token-file",
+        ),
+        (
+            "--store d --site 1 --replication-token-file t --replication-listen 0.0.0.0:1",
+            "larderd: --replication-listen: other machines may see only what TLS encrypts: it needs -Z, or an address \
+             of the loopback interface",
+        ),
+        (
+            "--store d --site 1 --replication-token-file t --peer a:1 -Z -o ssl_chain_cert=/c",
+            "larderd: --peer with -Z needs -o ssl_ca_cert=<file>, to check the peer's certificate",
+        ),
+        (
+            "--store d --site 1 -o drop_privileges",
+            "larderd: --site and -o drop_privileges cannot be combined: a site connects to others",
+        ),
+    ] {
+        assert_eq!(refusal(line), (64, reason.to_owned()));
+    }
+    assert_eq!(refusal("--store d --site 0"), (1, "larderd: --site: 1 to 255".to_owned()));
+    assert!(refusal("--site 1").1.ends_with("need --store"));
+}

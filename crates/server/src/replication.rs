@@ -1,0 +1,104 @@
+//! One of several sites that hold the same data, all of which take writes (`--site`): what `larder-replication`
+//! decides, performed with sockets, threads and the store. docs/replication-protocol.md has the rules.
+//!
+//! - Each site pulls the log of each peer, by a thread for each ([`subscribe`]), and applies what it reads ([`apply`]):
+//!   memory drops the key, and the store gets the newer state.
+//! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
+//! - Once a second another one notes in the log how far this site is ([`beat`]).
+//! - All of them share the [`Site`].
+
+mod apply;
+mod beat;
+mod note;
+mod publish;
+mod site;
+mod stream;
+mod subscribe;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::{Builder, JoinHandle};
+
+use larder_replication::wire::Token;
+
+pub use self::site::Site;
+use crate::shared::Shared;
+
+/// One site of several (`--site` and what belongs to it).
+#[derive(Clone, Debug, Default)]
+pub struct ReplicationSettings {
+    /// Its number, 1 to 255; 0: it was not given.
+    pub site: u8,
+    /// Where peers connect to.
+    pub listen: Option<SocketAddr>,
+    /// Peers that it pulls from: host and port.
+    pub peers: Vec<String>,
+    /// What all sites know.
+    pub token_file: Option<PathBuf>,
+}
+
+/// The most peers: there are 2 to 8 sites.
+pub const PEERS_MAX: usize = 7;
+
+/// The threads of replication.
+pub struct Threads {
+    site: Arc<Site>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts them. Call once, when the store is open. Errors: a sentence for the operator.
+    pub fn start(
+        shared: &Arc<Shared>,
+        settings: &ReplicationSettings,
+        token: Option<Token>,
+    ) -> io::Result<Self> {
+        let site = Arc::new(Site::open(shared, settings, token)?);
+        let persistence = shared.persistence.as_ref().ok_or_else(|| io::Error::other("there is no store"))?;
+        if persistence.replication.set(Arc::clone(&site)).is_err() {
+            return Err(io::Error::other("replication has begun already"));
+        }
+        let mut threads = Vec::new();
+        let mut spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
+            threads.push(Builder::new().name(name).spawn(work)?);
+            Ok::<_, io::Error>(())
+        };
+        if let Some(address) = settings.listen {
+            let listener = TcpListener::bind(address)
+                .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+                .map_err(|error| {
+                    io::Error::new(error.kind(), format!("--replication-listen {address}: {error}"))
+                })?;
+            let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
+            spawn("larder-publish".into(), Box::new(move || publish::accept(&listener, &shared, &site)))?;
+        }
+        for peer in &settings.peers {
+            let handles =
+                shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
+            let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
+            spawn(
+                "larder-pull".into(),
+                Box::new(move || {
+                    subscribe::run(&peer, &shared, &site, &mut apply::Applier::new(&shared, &site, handles))
+                }),
+            )?;
+        }
+        {
+            let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
+            spawn("larder-beat".into(), Box::new(move || beat::run(&shared, &site)))?;
+        }
+        Ok(Self { site, threads })
+    }
+
+    /// Ends them. Call while the store's threads still run.
+    pub fn stop(self) {
+        self.site.is_stopping.store(true, SeqCst);
+        for thread in self.threads {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}

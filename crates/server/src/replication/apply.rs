@@ -1,0 +1,268 @@
+//! Applying what another site has changed: entry by entry, each where the engine and the journal have the key.
+//!
+//! An entry is joined with what the store knows of its key, and counts only if the key's position is then still the
+//! same ([`Guard::overtake`](larder_engine::Guard)); else it is looked at again. A key that clients change all the time does
+//! not hold it up: what is in memory by then is newer than the entry, or the entry is newer than all that is known.
+
+use std::sync::Arc;
+
+use larder_policy::Table;
+use larder_replication::entry::{Beat, Entries, Entry};
+use larder_replication::flushes::FlushMark;
+use larder_replication::state::{Expiry, Item, Register, State};
+use larder_replication::version::site_of;
+use larder_store::commit::{Change, Kind, Registers};
+use larder_store::{KeyState, Marks, VecSink};
+
+use super::Site;
+use super::publish::expiry_of;
+use crate::namespaces::{Handles, is_replicated};
+use crate::shared::Shared;
+
+/// Applies entries of other sites. A thread has its own.
+pub(super) struct Applier<'s> {
+    shared: &'s Shared,
+    site: &'s Site,
+    handles: Handles,
+}
+
+/// What was applied.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    pub(super) entries: u64,
+    pub(super) conflicts: u64,
+    pub(super) newest_version: u64,
+    /// The last one.
+    pub(super) beat: Option<Beat>,
+}
+
+/// Why entries are not applied: the connection is of no use.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The site stops.
+    Stopping,
+    /// The store lost a change.
+    Lost,
+    /// The store cannot tell what it knows.
+    Store(larder_store::Error),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stopping => f.write_str("the site stops"),
+            Self::Lost => f.write_str("the store could not keep a change"),
+            Self::Store(error) => write!(f, "the store cannot be read: {error}"),
+        }
+    }
+}
+
+/// Where a value is.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// In the store.
+    Kept,
+    Given(&'a [u8]),
+}
+
+impl<'s> Applier<'s> {
+    pub(super) fn new(shared: &'s Shared, site: &'s Site, handles: Handles) -> Self {
+        Self { shared, site, handles }
+    }
+
+    /// Applies all entries of a batch or piece. When this returns the store has them, though perhaps not durably.
+    pub(super) fn apply(&mut self, body: &[u8]) -> Result<Applied, Failure> {
+        let mut applied = Applied::default();
+        // Without a file of namespaces, and with it, there is a table where there is a store.
+        let Some(table) = self.shared.namespaces.table() else { return Ok(applied) };
+        let mut positions = Vec::new();
+        let entries = || Entries::new(body).map_while(Result::ok);
+        // Flushes first: what they mean need not be applied.
+        for mark in entries().filter_map(|entry| entry.flush()) {
+            self.flush(&table, mark, &mut positions)?;
+        }
+        for entry in entries() {
+            applied.entries += 1;
+            applied.newest_version = applied.newest_version.max(entry.highest_version());
+            if let Entry::Beat(beat) = entry {
+                applied.beat = Some(beat);
+            }
+            let Some((key, state)) = entry.state() else { continue };
+            let number = table.find(key);
+            if key.len() <= larder_engine::KEY_BYTES_MAX && is_replicated(&table, number) {
+                applied.conflicts += u64::from(self.state(key, number, state, &mut positions)?);
+            }
+        }
+        let Some(last) = positions.last() else { return Ok(applied) };
+        if !self.site.wait_applied(*last) {
+            return Err(Failure::Stopping);
+        }
+        if positions.iter().any(|position| self.site.journal.is_lost(*position)) {
+            return Err(Failure::Lost);
+        }
+        Ok(applied)
+    }
+
+    /// Applies what is known of a key. True: two sites had changed it, and did not know of each other.
+    fn state(
+        &mut self,
+        key: &[u8],
+        number: u8,
+        theirs: State<&[u8]>,
+        positions: &mut Vec<u64>,
+    ) -> Result<bool, Failure> {
+        let site = self.site;
+        for attempt in 0.. {
+            self.admit()?;
+            let Some(handle) = self.handles.handle_mut(number) else { return Ok(false) };
+            let (hash, position) = {
+                let guard = handle.pin(self.shared.clock.now());
+                let hash = guard.prepare(key);
+                if attempt > 0 {
+                    let cas = guard.peek(key, hash).map(|fetched| fetched.item.cas());
+                    guard.take_unproven();
+                    if cas.is_ok_and(|cas| cas > theirs.highest_version()) {
+                        return Ok(true);
+                    }
+                }
+                (hash, site.journal.position_of(hash.bits()))
+            };
+            let (known, newest) = site.journal.known_versions(hash.bits());
+            let is_newest = theirs.version() > known;
+            let knew = theirs.value.as_ref().map_or(0, |register| register.base_version);
+            let (ours, newest_flush) = if is_newest && (newest <= knew || attempt > 0) {
+                (State::default(), 0)
+            } else {
+                if !site.wait_applied(position) {
+                    return Err(Failure::Stopping);
+                }
+                let ours = site.store.state(key).map_err(Failure::Store)?;
+                (
+                    ours.map_or_else(State::default, |state| state_of(&state)),
+                    site.store.newest_flush_version(key),
+                )
+            };
+            let theirs = theirs.map(Source::Given).flushed(newest_flush);
+            let (joined, outcome) = ours.flushed(newest_flush).join(theirs);
+            let is_conflict = outcome.conflict.is_some() || (is_newest && attempt > 0 && newest > knew);
+            if !outcome.is_changed {
+                return Ok(is_conflict);
+            }
+            let Some(change) = self.change(key, &joined)? else { continue };
+            let Some(handle) = self.handles.handle_mut(number) else { return Ok(false) };
+            let guard = handle.pin(self.shared.clock.now());
+            if let Some(position) = guard.overtake(key, hash, position, joined.highest_version()) {
+                drop(guard);
+                site.journal.submit(position, change);
+                positions.push(position);
+                return Ok(is_conflict);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The change that brings a key into this state. `None`: the key's value has changed meanwhile.
+    fn change(&self, key: &[u8], state: &State<Source<'_>>) -> Result<Option<Change>, Failure> {
+        let Expiry { value_version: expiry_value_version, version: expiry_version, exptime_secs } =
+            state.expiry;
+        let (version, base_version) =
+            state.value.as_ref().map_or((0, 0), |register| (register.version, register.base_version));
+        let Some(Register { item: Some(item), .. }) = &state.value else {
+            let kind = match expiry_version {
+                0 => Kind::Delete { version, base_version },
+                _ => {
+                    Kind::Touch { expiry_value_version, expiry_version, exptime_secs, version, base_version }
+                }
+            };
+            return Ok(Some(Change::new(kind, key, b"", false)));
+        };
+        let kind = Kind::Put {
+            client_flags: item.client_flags,
+            exptime_secs,
+            version,
+            marks: Marks::from_bits(item.marks).unwrap_or(Marks::NONE),
+            registers: Registers {
+                base_version,
+                expiry_value_version,
+                expiry_version,
+                origin: site_of(version),
+            },
+        };
+        Ok(match item.value {
+            Source::Given(value) => Some(Change::new(kind, key, value, false)),
+            Source::Kept => {
+                let mut sink = VecSink::default();
+                // No clock: it may have expired, and live longer by this very change.
+                let meta = self.site.store.get(key, 0, &mut sink).map_err(Failure::Store)?;
+                let is_same = meta.is_some_and(|meta| meta.version == version);
+                is_same.then(|| Change::new(kind, key, &sink.into_value(), false))
+            }
+        })
+    }
+
+    /// Flushes, in memory and in the store, what is below the mark's version; not namespaces that are not replicated.
+    fn flush(
+        &mut self,
+        table: &Arc<Table>,
+        mark: FlushMark,
+        positions: &mut Vec<u64>,
+    ) -> Result<(), Failure> {
+        let FlushMark { prefix, mut exceptions, version } = mark;
+        let nested = |number: &u8| {
+            table.prefix(*number).len() > prefix.len() && table.prefix(*number).starts_with(&prefix)
+        };
+        let within = table.find(&prefix);
+        let is_meant = |number: &u8| is_replicated(table, *number) && (*number == within || nested(number));
+        if !table.numbers().any(|number| is_meant(&number)) {
+            return Ok(());
+        }
+        exceptions.extend(
+            table
+                .numbers()
+                .filter(|number| nested(number) && !is_replicated(table, *number))
+                .map(|number| table.prefix(number).to_vec()),
+        );
+        let exceptions: Arc<[Vec<u8>]> = exceptions.into();
+        for number in table.numbers().filter(is_meant) {
+            self.admit()?;
+            let journal = &self.site.journal;
+            let position = self.shared.namespaces.engine(number).flush_as(|| {
+                // What is in memory afterwards has a higher version.
+                journal.raise_replicated_versions(version);
+                let position = journal.next_position_of_all();
+                let change = Change::flush_below(&prefix, Arc::clone(&exceptions), version, false);
+                journal.submit(position, change);
+                position
+            });
+            positions.push(position);
+        }
+        Ok(())
+    }
+
+    /// Waits until the journal takes changes.
+    fn admit(&self) -> Result<(), Failure> {
+        while self.site.journal.admit().is_err() {
+            if self.site.is_stopping() {
+                return Err(Failure::Stopping);
+            }
+            std::thread::sleep(ADMISSION_PAUSE);
+        }
+        Ok(())
+    }
+}
+
+/// A state of the store, without its value.
+fn state_of(state: &KeyState) -> State<Source<'static>> {
+    let KeyState { version, base_version, item, .. } = *state;
+    let item = item.map(|item| Item {
+        client_flags: item.client_flags,
+        marks: item.marks.bits(),
+        value: Source::Kept,
+    });
+    State {
+        value: (version != 0).then_some(Register { version, base_version, item }),
+        expiry: expiry_of(state),
+    }
+}
+
+const ADMISSION_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);

@@ -1,0 +1,49 @@
+//! Once a second: how far this site is, and what it keeps for the others.
+
+use std::time::Duration;
+
+use larder_replication::members::SILENCE_MICROS_MAX;
+
+use super::Site;
+use crate::shared::Shared;
+
+/// Beats until the site stops.
+pub(super) fn run(shared: &Shared, site: &Site) {
+    while !site.is_stopping() {
+        beat(shared, site);
+        std::thread::park_timeout(INTERVAL);
+    }
+}
+
+fn beat(shared: &Shared, site: &Site) {
+    let now = site.now();
+    let (beat, silent) = {
+        let members = site.members();
+        (members.next_beat(now.unix_micros), members.silent(now.micros, SILENCE_MICROS_MAX))
+    };
+    for position in silent {
+        tracing::warn!(site = position.site, "the site was not heard of for a week, and has to take a copy");
+        site.keep_standing(position);
+    }
+    // Every change that has its version by now, and may be below the beat's clock, is before the beat in the log.
+    site.journal.raise_replicated_versions(beat.clock);
+    let marks: Vec<_> =
+        shared.namespaces.engines().iter().map(|engine| (engine, engine.mark_guards())).collect();
+    let mut tries = 0;
+    while !marks.iter().all(|(engine, mark)| engine.have_guards_ended(*mark)) {
+        tries += 1;
+        if tries > TRIES_MAX || site.is_stopping() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    site.keep_beat(beat);
+    if let Err(error) = site.retain() {
+        tracing::error!("the store cannot keep what other sites need: {error}");
+    }
+}
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A request that takes longer skips a beat.
+const TRIES_MAX: u32 = 2000;
+const PAUSE: Duration = Duration::from_millis(1);

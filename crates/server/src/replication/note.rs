@@ -1,0 +1,94 @@
+//! Notes of the own log: how far this site is, and how far it is in the others' logs.
+
+use larder_replication::entry::Beat;
+use larder_replication::members::{Cursor, Position, Standing};
+
+/// The name of the note of the last beat.
+pub(super) const BEAT: &[u8] = b"replication/beat";
+/// The name of the note of this site: [`encode_own`].
+pub(super) const OWN: &[u8] = b"replication/own";
+const POSITION: &[u8] = b"replication/site/";
+
+/// The name of the note of another site's position.
+pub(super) fn name_of(site: u8) -> Vec<u8> {
+    [POSITION, site.to_string().as_bytes()].concat()
+}
+
+/// True if a note of this name is a position.
+pub(super) fn is_position(name: &[u8]) -> bool {
+    name.starts_with(POSITION)
+}
+
+pub(super) fn encode_position(position: &Position) -> Vec<u8> {
+    let Position { site, standing, incarnation, cursor, beat } = *position;
+    let standing = match standing {
+        Standing::In => 0,
+        Standing::Joining => 1,
+        Standing::Restored => 2,
+        Standing::Silent => 3,
+    };
+    let mut bytes = vec![site, standing];
+    for number in [incarnation, cursor.incarnation, cursor.sequence] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(&encode_beat(&beat));
+    bytes
+}
+
+pub(super) fn decode_position(bytes: &[u8]) -> Option<Position> {
+    let (&[site, standing], numbers) = bytes.split_first_chunk()?;
+    let standing = match standing {
+        0 => Standing::In,
+        1 => Standing::Joining,
+        2 => Standing::Restored,
+        3 => Standing::Silent,
+        _ => return None,
+    };
+    let [incarnation, of_log, sequence, clock, stable, horizon] = numbers_of(numbers)?;
+    let cursor = Cursor { incarnation: of_log, sequence };
+    Some(Position { site, standing, incarnation, cursor, beat: Beat { clock, stable, horizon } })
+}
+
+pub(super) fn encode_beat(beat: &Beat) -> Vec<u8> {
+    [beat.clock, beat.stable, beat.horizon].iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+pub(super) fn decode_beat(bytes: &[u8]) -> Option<Beat> {
+    let [clock, stable, horizon] = numbers_of(bytes)?;
+    Some(Beat { clock, stable, horizon })
+}
+
+/// The number of this site, and the incarnation that its log had when it last ran.
+pub(super) fn encode_own(site: u8, incarnation: u64) -> Vec<u8> {
+    [&[site][..], &incarnation.to_le_bytes()].concat()
+}
+
+pub(super) fn decode_own(bytes: &[u8]) -> Option<(u8, u64)> {
+    let (&site, incarnation) = bytes.split_first()?;
+    Some((site, u64::from_le_bytes(incarnation.try_into().ok()?)))
+}
+
+/// Exactly so many numbers.
+fn numbers_of<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+    <[[u8; 8]; N]>::try_from(numbers).ok().map(|numbers| numbers.map(u64::from_le_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_read_as_they_were_written() {
+        let beat = Beat { clock: 3, stable: 2, horizon: 1 };
+        for standing in [Standing::In, Standing::Joining, Standing::Restored, Standing::Silent] {
+            let cursor = Cursor { incarnation: 8, sequence: 9 };
+            let position = Position { site: 7, standing, incarnation: 6, cursor, beat };
+            let bytes = encode_position(&position);
+            assert_eq!(decode_position(&bytes), Some(position));
+            assert_eq!(decode_position(&bytes[1..]), None);
+        }
+        assert_eq!(decode_beat(&encode_beat(&beat)), Some(beat));
+        assert_eq!((decode_own(&encode_own(5, 77)), decode_own(b"x")), (Some((5, 77)), None));
+    }
+}

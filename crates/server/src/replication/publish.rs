@@ -1,0 +1,376 @@
+//! The log, for sites that pull it.
+
+use std::io::{self, ErrorKind};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread::Builder;
+use std::time::Duration;
+
+use larder_policy::Table;
+use larder_replication::entry::Entry;
+use larder_replication::link::{CopyRead, CopyStart, LogRead, Publisher, PublisherAction, admit};
+use larder_replication::state::{Expiry, Item, Register, State};
+use larder_replication::version::{site_of, unix_secs_of};
+use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
+
+use super::stream::PeerStream;
+use super::{Site, note};
+use crate::namespaces::is_replicated;
+use crate::shared::Shared;
+use crate::startup::random;
+
+/// Accepts peers until the site stops.
+pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Site>) {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let mut threads = Vec::new();
+    while !site.is_stopping() {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if error.kind() != ErrorKind::WouldBlock {
+                    tracing::warn!("a peer cannot be accepted: {error}");
+                }
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        if connections.load(SeqCst) >= CONNECTIONS_MAX {
+            continue;
+        }
+        connections.fetch_add(1, SeqCst);
+        let (shared, site, connections) = (Arc::clone(shared), Arc::clone(site), Arc::clone(&connections));
+        let serve = move || {
+            if let Err(error) = serve(stream, &shared, &site) {
+                tracing::info!("a peer's connection ends: {error}");
+            }
+            connections.fetch_sub(1, SeqCst);
+        };
+        threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
+        match Builder::new().name("larder-publish".into()).spawn(serve) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => tracing::error!("a peer has no thread: {error}"),
+        }
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
+    let mut stream = PeerStream::accepted(stream, shared, site)?;
+    let mut publisher = Publisher::new(
+        Arc::clone(&site.settings),
+        random::bytes()?,
+        site.store.durable_sequence(),
+        site.now(),
+    );
+    let mut served = Served { shared, site, asked_for_sync: 0, registered: None };
+    let mut input = vec![0; INPUT_BYTES];
+    let mut pause = PAUSE_MIN;
+    while !publisher.is_closed() {
+        if site.is_stopping() {
+            publisher.stop();
+        }
+        match stream.read(&mut input, pause)? {
+            Some(0) => break,
+            Some(count) => publisher.receive(&input[..count], site.now()),
+            None => {}
+        }
+        served.sync();
+        publisher.durable(site.store.durable_sequence());
+        publisher.tick(site.now());
+        let mut is_busy = false;
+        while let Some(action) = publisher.next_action() {
+            is_busy = true;
+            served.perform(action, &mut publisher, &mut stream)?;
+        }
+        if let Some(puller) = publisher.peer() {
+            served.register(puller);
+            site.with_puller(puller, |figures| figures.in_flight_bytes = publisher.in_flight_bytes() as u64);
+        }
+        pause = if is_busy { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+    }
+    Ok(())
+}
+
+/// A connection that is served.
+struct Served<'s> {
+    shared: &'s Shared,
+    site: &'s Site,
+    /// A position of the journal; 0: none.
+    asked_for_sync: u64,
+    /// The puller in whose figures it counts.
+    registered: Option<u8>,
+}
+
+impl Served<'_> {
+    /// Only what is durable is sent: asks for that, one time after the other.
+    fn sync(&mut self) {
+        let site = self.site;
+        let is_waiting = !site.journal.is_applied(self.asked_for_sync);
+        if self.registered.is_some()
+            && !is_waiting
+            && site.store.last_sequence() > site.store.durable_sequence()
+        {
+            self.asked_for_sync = site.ask_for_sync();
+        }
+    }
+
+    fn register(&mut self, puller: u8) {
+        if self.registered.is_none() {
+            self.registered = Some(puller);
+            self.site.with_puller(puller, |figures| figures.connections += 1);
+        }
+    }
+
+    fn perform(
+        &mut self,
+        action: PublisherAction,
+        publisher: &mut Publisher,
+        stream: &mut PeerStream,
+    ) -> io::Result<()> {
+        let site = self.site;
+        match action {
+            PublisherAction::Send(bytes) => stream.write_all(&bytes)?,
+            PublisherAction::Admit { site: puller, incarnation, cursor, .. } => {
+                let introduced = site.members().introduced(puller, incarnation);
+                if let Some(position) = introduced {
+                    self.keep(position)?;
+                }
+                let admission = admit(&site.members(), puller, cursor, site.extent());
+                tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");
+                publisher.admit(admission);
+            }
+            PublisherAction::ReadLog { after, bytes_max } => {
+                let read = self.read_log(after, bytes_max)?;
+                publisher.log_read(read, site.now());
+            }
+            PublisherAction::BeginCopy { site: puller, .. } => {
+                let joining = site.members().joining(puller);
+                if let Some(position) = joining {
+                    self.keep(position)?;
+                }
+                // A copy that was interrupted begins anew.
+                let (extent, _) = site.members().begin_copy(puller, None, site.extent());
+                tracing::info!(site = puller, sequence = extent.start, "a copy begins");
+                publisher.copy_begun(CopyStart { extent, position: Vec::new() });
+            }
+            PublisherAction::ReadCopy { position, bytes_max, horizon } => {
+                publisher.copy_read(self.read_copy(&position, bytes_max, horizon)?);
+            }
+            PublisherAction::Confirmed { site: puller, sequence } => {
+                site.members().note_confirmed(puller, sequence);
+                site.with_puller(puller, |figures| figures.confirmed = figures.confirmed.max(sequence));
+            }
+            PublisherAction::CopyTaken { site: puller } => {
+                let joined = site.members().joined(puller);
+                if let Some(position) = joined {
+                    self.keep(position)?;
+                }
+            }
+            PublisherAction::Close(closed) => {
+                tracing::info!(site = publisher.peer(), "a peer's connection ends: {closed}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Durably.
+    fn keep(&self, position: larder_replication::members::Position) -> io::Result<()> {
+        let position = self.site.keep_standing(position);
+        if self.site.wait_durable(position) { Ok(()) } else { Err(io::Error::other("the store failed")) }
+    }
+
+    /// The registers, flushes and beats that this site wrote itself.
+    fn read_log(&self, after: u64, bytes_max: usize) -> io::Result<LogRead> {
+        let (site, number) = (self.site, self.site.settings.site);
+        let table = self.shared.namespaces.table();
+        let (mut body, mut failed, mut trusts_undurable) = (Vec::new(), None, false);
+        let read = site.store.read_log(after, bytes_max, &mut |entry| match entry.entry {
+            larder_store::Entry::Flush { prefix, except, version, by: FlushBy::Version }
+                if site_of(version) == number =>
+            {
+                let exceptions = except.iter().map(Vec::as_slice).collect();
+                Entry::Flush { prefix, exceptions, version }.encode(&mut body);
+            }
+            larder_store::Entry::Note { name: note::BEAT, value } => {
+                if let Some(beat) = note::decode_beat(value) {
+                    Entry::Beat(beat).encode(&mut body);
+                }
+            }
+            _ => {
+                if let Some((key, state)) = state_of_entry(&entry.entry)
+                    && is_told(table.as_deref(), key)
+                {
+                    let newest = match self.newest(key, &entry, &state, &mut trusts_undurable) {
+                        Ok(newest) => newest,
+                        Err(error) => {
+                            failed.get_or_insert(error);
+                            return;
+                        }
+                    };
+                    Entry::own_of_record(key, &state, &newest, number)
+                        .for_each(|entry| entry.encode(&mut body));
+                }
+            }
+        });
+        if let Some(error) = failed {
+            return Err(io::Error::other(error));
+        }
+        if trusts_undurable && !site.wait_durable(site.ask_for_sync()) {
+            return Err(io::Error::other("the store failed"));
+        }
+        match read {
+            Ok(read) => Ok(LogRead::Entries { to: read.through_sequence, body }),
+            Err(larder_store::Error::TooFarBehind { .. }) => Ok(LogRead::Gone),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// The state of a record's key by all records and flushes that are durable; if that is not known, the record's.
+    /// `trusts_undurable`: it goes by a flush which may not be durable. Then nothing of it is sent before that is.
+    fn newest(
+        &self,
+        key: &[u8],
+        entry: &LogEntry<'_>,
+        record: &State<&[u8]>,
+        trusts_undurable: &mut bool,
+    ) -> larder_store::Result<State<()>> {
+        let store = &self.site.store;
+        let flushed_below = store.newest_flush_version(key);
+        let newest = if entry.is_newest { None } else { Some(store.state(key)?) };
+        let durable = store.durable_sequence();
+        let record = record.map(|_| ());
+        let newest = match newest {
+            None => record,
+            Some(Some(state)) if state.sequence > durable => record,
+            Some(Some(state)) => state_of(&state, &[]).map(|_| ()),
+            // Flushed, or forgotten because everybody knows better.
+            Some(None) => State::default(),
+        };
+        let newest = newest.flushed(flushed_below);
+        let goes_by_flush = newest.is_unknown() || record.version() < flushed_below;
+        *trusts_undurable |= goes_by_flush && store.last_sequence() > durable;
+        Ok(newest)
+    }
+
+    /// States of all sites, and at first the flushes; not what may be forgotten at the horizon, if it is not 0.
+    fn read_copy(&self, position: &[u8], bytes_max: usize, horizon: u64) -> io::Result<CopyRead> {
+        let store = &self.site.store;
+        let table = self.shared.namespaces.table();
+        let mut body = Vec::new();
+        let mut cursor = if position.is_empty() {
+            for flush in store.version_flushes() {
+                let exceptions = flush.except.iter().map(Vec::as_slice).collect();
+                Entry::Flush { prefix: &flush.prefix, exceptions, version: flush.version }.encode(&mut body);
+            }
+            ScanCursor::new()
+        } else {
+            ScanCursor::decode(position).ok_or_else(|| io::Error::other("no position of a copy"))?
+        };
+        let has_more = store
+            .for_each_state(&mut cursor, bytes_max, &mut |key, state, value| {
+                if is_told(table.as_deref(), key) {
+                    let state = state_of(state, value);
+                    if horizon != 0 && state.is_obsolete(horizon, unix_secs_of(horizon)) {
+                        return;
+                    }
+                    Entry::of_state(key, &state).for_each(|entry| entry.encode(&mut body));
+                }
+            })
+            .map_err(io::Error::other)?;
+        Ok(CopyRead { body, position: has_more.then(|| cursor.encode()), appended: store.last_sequence() })
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        if let Some(puller) = self.registered {
+            self.site.with_puller(puller, |figures| {
+                figures.connections = figures.connections.saturating_sub(1);
+                figures.in_flight_bytes = 0;
+            });
+        }
+    }
+}
+
+/// True if other sites are told of this key.
+fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
+    table.is_some_and(|table| is_replicated(table, table.find(key)))
+}
+
+/// When the value of a key of the store expires.
+pub(super) fn expiry_of(state: &KeyState) -> Expiry {
+    Expiry {
+        value_version: state.expiry_value_version,
+        version: state.expiry_version,
+        exptime_secs: state.exptime_secs,
+    }
+}
+
+fn state_of<'a>(state: &KeyState, value: &'a [u8]) -> State<&'a [u8]> {
+    let KeyState { version, base_version, item, .. } = *state;
+    let item = item.map(|item| Item { client_flags: item.client_flags, marks: item.marks.bits(), value });
+    State {
+        value: (version != 0).then_some(Register { version, base_version, item }),
+        expiry: expiry_of(state),
+    }
+}
+
+/// The key and the state of an entry of the log.
+fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], State<&'a [u8]>)> {
+    Some(match *entry {
+        larder_store::Entry::Put(Put {
+            key,
+            value,
+            client_flags,
+            exptime_secs,
+            version,
+            marks,
+            base_version,
+            expiry_value_version,
+            expiry_version,
+            ..
+        }) => {
+            let value = value.first().copied().unwrap_or_default();
+            let mut state = State::set(
+                version,
+                base_version,
+                exptime_secs,
+                Item { client_flags, marks: marks.bits(), value },
+            );
+            state.expiry.value_version = expiry_value_version.max(version);
+            state.expiry.version = expiry_version.max(version);
+            (key, state)
+        }
+        larder_store::Entry::Delete { key, version, base_version } => {
+            (key, State::deleted(version, base_version))
+        }
+        larder_store::Entry::Touch {
+            key,
+            expiry_value_version,
+            expiry_version,
+            exptime_secs,
+            version,
+            base_version,
+        } => {
+            let mut state = State::touched(Expiry {
+                value_version: expiry_value_version,
+                version: expiry_version,
+                exptime_secs,
+            });
+            state.value = (version != 0).then_some(Register { version, base_version, item: None });
+            (key, state)
+        }
+        _ => return None,
+    })
+}
+
+/// Seven peers, and what is left of their connections before.
+const CONNECTIONS_MAX: usize = 32;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+const INPUT_BYTES: usize = 64 << 10;
+/// Between looks at what is durable by now.
+pub(super) const PAUSE_MIN: Duration = Duration::from_millis(1);
+pub(super) const PAUSE_MAX: Duration = Duration::from_millis(16);

@@ -1,0 +1,297 @@
+//! Pulling the log of a peer.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_replication::link::{Batch, CopyBegun, Subscriber, SubscriberAction};
+use larder_replication::members::{Cursor, Standing, Trust};
+use larder_replication::merge::Fit;
+use larder_replication::wire::CopyReason;
+use larder_store::Cursor as ScanCursor;
+use larder_store::commit::Outcome;
+
+use super::Site;
+use super::apply::{Applied, Applier};
+use super::publish::{PAUSE_MAX, PAUSE_MIN};
+use super::stream::{PeerStream, ended};
+use crate::shared::Shared;
+use crate::startup::random;
+
+/// Pulls from the peer at this address until the site stops.
+pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
+    let mut backoff = BACKOFF_MIN;
+    while !site.is_stopping() {
+        let mut pull = Pull {
+            address,
+            shared,
+            site,
+            applier,
+            peer: 0,
+            incarnation: 0,
+            begun: None,
+            unsynced: VecDeque::new(),
+        };
+        let ended = pull.pull();
+        let has_pulled = pull.peer != 0;
+        site.with_peer(address, |figures| {
+            (figures.is_connected, figures.is_copying) = (false, false);
+            if let Err(error) = &ended {
+                figures.last_error = error.to_string();
+            }
+        });
+        if let Err(error) = ended
+            && !site.is_stopping()
+        {
+            tracing::info!(address, "the connection to the peer ends: {error}");
+        }
+        backoff = if has_pulled { BACKOFF_MIN } else { (backoff * 2).min(BACKOFF_MAX) };
+        std::thread::park_timeout(backoff);
+    }
+}
+
+/// A connection to a peer.
+struct Pull<'p, 's> {
+    address: &'p str,
+    shared: &'p Shared,
+    site: &'p Site,
+    applier: &'p mut Applier<'s>,
+    /// Its site; 0: not known yet.
+    peer: u8,
+    /// Of its log.
+    incarnation: u64,
+    /// The copy that is taken.
+    begun: Option<CopyBegun>,
+    /// Batches that are applied, and the positions of their notes.
+    unsynced: VecDeque<(u64, u64)>,
+}
+
+impl Pull<'_, '_> {
+    fn pull(&mut self) -> io::Result<()> {
+        let (address, site) = (self.address, self.site);
+        let mut stream = PeerStream::connect(address, self.shared, site)?;
+        let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
+        let mut input = vec![0; INPUT_BYTES];
+        let mut pause = PAUSE_MIN;
+        while !subscriber.is_closed() {
+            if site.is_stopping() {
+                subscriber.stop();
+            }
+            let received = stream.read(&mut input, pause)?;
+            match received {
+                Some(0) => return Err(ended("the peer closed the connection")),
+                Some(count) => {
+                    subscriber.receive(&input[..count], site.now());
+                    if let Some(peer) = subscriber.peer().filter(|_| subscriber.is_pulling()) {
+                        site.members().note_heard(peer, site.now().micros);
+                    }
+                }
+                None => {}
+            }
+            self.confirm(&mut subscriber);
+            subscriber.tick(site.now());
+            while let Some(action) = subscriber.next_action() {
+                self.perform(action, &mut subscriber, &mut stream)?;
+            }
+            // Nothing else wakes it for what has become durable.
+            pause = match received.is_some() || !self.unsynced.is_empty() {
+                true => PAUSE_MIN,
+                false => (pause * 2).min(PAUSE_MAX),
+            };
+        }
+        Ok(())
+    }
+
+    /// Confirms what is durable by now.
+    fn confirm(&mut self, subscriber: &mut Subscriber) {
+        while let Some(&(to, position)) = self.unsynced.front() {
+            match self.site.journal.outcome(position) {
+                Outcome::Pending => return,
+                Outcome::Done => subscriber.durable(to),
+                Outcome::Lost => return subscriber.stop(),
+            }
+            self.unsynced.pop_front();
+        }
+    }
+
+    fn perform(
+        &mut self,
+        action: SubscriberAction,
+        subscriber: &mut Subscriber,
+        stream: &mut PeerStream,
+    ) -> io::Result<()> {
+        let (address, site) = (self.address, self.site);
+        match action {
+            SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
+            SubscriberAction::Connected { site: peer, incarnation } => {
+                (self.peer, self.incarnation) = (peer, incarnation);
+                site.with_peer(address, |figures| {
+                    (figures.site, figures.is_connected) = (peer, true);
+                    figures.last_error.clear();
+                });
+                let added = site.members().add(peer, site.now().micros);
+                if let Some(position) = added {
+                    // It holds the horizon before it has anything of us.
+                    self.keep(position)?;
+                }
+                let cursor = site.live(peer).map(|position| position.cursor).unwrap_or_default();
+                subscriber.subscribe(cursor);
+            }
+            SubscriberAction::Started => {
+                tracing::info!(address, site = self.peer, "the peer's log follows");
+                if site.members().position(self.peer).map(|position| position.standing) != Some(Standing::In)
+                {
+                    subscriber.stop();
+                }
+            }
+            SubscriberAction::CopyNeeded(reason) => {
+                tracing::info!(address, site = self.peer, "a copy of the peer is needed: {reason:?}");
+                if reason == CopyReason::Silent {
+                    site.members().count_anew(site.now().micros);
+                }
+                let trust = site.members().trust(self.peer, reason);
+                match trust {
+                    Trust::Full => subscriber.copy(None),
+                    Trust::Yielded(position) => {
+                        self.keep(position)?;
+                        subscriber.copy(None);
+                    }
+                    Trust::None => {
+                        subscriber.stop();
+                        // It takes a copy of this site first.
+                        self.peer = 0;
+                    }
+                }
+            }
+            SubscriberAction::Apply(batch) => {
+                if self.apply(&batch)? {
+                    subscriber.applied(batch.to, site.now());
+                } else {
+                    subscriber.stop();
+                }
+            }
+            SubscriberAction::CopyBegun(begun) => {
+                if begun.horizon != 0 && self.has_items_up_to(begun.horizon)? {
+                    tracing::error!(
+                        address,
+                        site = self.peer,
+                        "the peer has forgotten what this site may not know to be deleted: stop this site, empty its \
+                         store, and start it again, so that it takes a whole copy"
+                    );
+                    self.peer = 0;
+                    return Err(io::Error::other("this site has to start with an empty store"));
+                }
+                site.with_peer(address, |figures| figures.is_copying = true);
+                self.begun = Some(begun);
+            }
+            SubscriberAction::ApplyPiece(piece) => {
+                let applied =
+                    self.applier.apply(&piece.body).map_err(|error| io::Error::other(error.to_string()))?;
+                self.count(&applied, piece.body.len());
+                site.with_peer(address, |figures| {
+                    figures.copied_pieces += 1;
+                    figures.copied_bytes += piece.body.len() as u64;
+                });
+                subscriber.piece_applied(piece.number, site.now());
+            }
+            SubscriberAction::FinishCopy => {
+                let cursor = self.finish_copy()?;
+                subscriber.copy_taken(cursor);
+            }
+            SubscriberAction::Ahead { micros } => {
+                tracing::error!(
+                    address,
+                    site = self.peer,
+                    "the peer's changes are {} s ahead of this clock, and wait: one of the two clocks is wrong",
+                    micros / 1_000_000
+                );
+                site.with_peer(address, |figures| figures.ahead_micros = micros);
+            }
+            SubscriberAction::NoLongerAhead => site.with_peer(address, |figures| figures.ahead_micros = 0),
+            SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
+        }
+        Ok(())
+    }
+
+    /// False: the connection is of no use any more.
+    fn apply(&mut self, batch: &Batch) -> io::Result<bool> {
+        let site = self.site;
+        let position = site.live(self.peer).unwrap_or_default();
+        match batch.fit(self.incarnation, position.cursor) {
+            _ if position.standing != Standing::In => return Ok(false),
+            Fit::Gap => return Ok(false),
+            Fit::Known => return Ok(true),
+            Fit::Next => {}
+        }
+        let applied = self.applier.apply(&batch.body).map_err(|error| io::Error::other(error.to_string()))?;
+        self.count(&applied, batch.body.len());
+        if let Some(beat) = applied.beat {
+            // What is older may be forgotten at one site, and known at another.
+            site.journal.raise_replicated_versions(beat.horizon);
+        }
+        let cursor = Cursor { incarnation: self.incarnation, sequence: batch.to };
+        let note = site.keep_cursor(self.peer, cursor, applied.beat);
+        self.unsynced.push_back((batch.to, note));
+        Ok(true)
+    }
+
+    fn count(&self, applied: &Applied, bytes: usize) {
+        self.site.with_peer(self.address, |figures| {
+            figures.entries += applied.entries;
+            figures.bytes += bytes as u64;
+            figures.conflicts += applied.conflicts;
+            figures.newest_version = figures.newest_version.max(applied.newest_version);
+        });
+    }
+
+    /// The copy's end is where this site is from here on.
+    fn finish_copy(&mut self) -> io::Result<Cursor> {
+        let site = self.site;
+        let CopyBegun { cursor, horizon, others, .. } =
+            self.begun.take().ok_or_else(|| io::Error::other("no copy ends"))?;
+        site.journal.raise_replicated_versions(horizon);
+        for theirs in others {
+            if theirs.site == site.number() {
+                site.journal.raise_replicated_versions(theirs.beat.clock);
+            } else if let Some(learned) = site.live(theirs.site).and_then(|ours| ours.learn(theirs)) {
+                site.keep_cursor(learned.site, learned.cursor, Some(learned.beat));
+            }
+        }
+        let note = site.keep_cursor(self.peer, cursor, None);
+        if !site.wait_durable(note) {
+            return Err(io::Error::other("the store could not keep the copy"));
+        }
+        site.with_peer(self.address, |figures| figures.is_copying = false);
+        tracing::info!(site = self.peer, "the copy of the peer is complete");
+        Ok(cursor)
+    }
+
+    /// True if this site has an item that the others may have forgotten to be deleted.
+    fn has_items_up_to(&self, horizon: u64) -> io::Result<bool> {
+        let (mut cursor, mut has_items) = (ScanCursor::new(), false);
+        loop {
+            let has_more = self
+                .site
+                .store
+                .for_each_state(&mut cursor, SCAN_BYTES, &mut |_, state, _| {
+                    has_items |= state.item.is_some() && state.version <= horizon;
+                })
+                .map_err(io::Error::other)?;
+            if has_items || !has_more || self.site.is_stopping() {
+                return Ok(has_items);
+            }
+        }
+    }
+
+    /// Durably.
+    fn keep(&self, position: larder_replication::members::Position) -> io::Result<()> {
+        let position = self.site.keep_standing(position);
+        if self.site.wait_durable(position) { Ok(()) } else { Err(io::Error::other("the store failed")) }
+    }
+}
+
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+const INPUT_BYTES: usize = 64 << 10;
+const SCAN_BYTES: usize = 1 << 20;

@@ -1,0 +1,166 @@
+//! Sites on this machine, each behind a link of its own from each other one.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use larder_conformance::folder::Folder;
+use larder_conformance::server::{Server, eventually, free_port};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use crate::client::Client;
+use crate::proxy::{Link, Proxy};
+
+/// What keeps the stores.
+pub(crate) const ENGINES: [&str; 2] = ["memory", "log"];
+
+pub(crate) struct Cluster {
+    folder: Folder,
+    engine: &'static str,
+    /// The connections between sites have TLS.
+    is_encrypted: bool,
+    listens: Vec<SocketAddr>,
+    /// By the site that pulls, and the one that it pulls from.
+    links: Vec<Vec<Proxy>>,
+    servers: Vec<Server>,
+    killed: Option<usize>,
+}
+
+impl Cluster {
+    pub(crate) fn of(sites: usize, engine: &'static str) -> Self {
+        Self::of_planned(sites, sites, engine)
+    }
+
+    /// The same, with TLS between the sites.
+    pub(crate) fn encrypted(sites: usize, engine: &'static str) -> Self {
+        Self::build(sites, sites, engine, true)
+    }
+
+    /// The first ones of the planned sites, connected with each other.
+    pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
+        Self::build(sites, planned, engine, false)
+    }
+
+    fn build(sites: usize, planned: usize, engine: &'static str, is_encrypted: bool) -> Self {
+        let folder = Folder::create();
+        folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
+        let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
+        let links = (0..planned).map(|_| listens.iter().map(|listen| Proxy::to(*listen)).collect()).collect();
+        if is_encrypted {
+            write_certificates(&folder, "");
+        }
+        let mut cluster =
+            Self { folder, engine, is_encrypted, listens, links, servers: Vec::new(), killed: None };
+        cluster.servers = (0..sites).map(|site| cluster.start_site(site)).collect();
+        for site in 0..sites {
+            let mut client = cluster.client(site);
+            eventually(|| client.stat(":cursor") > 0 || sites == 1);
+        }
+        cluster
+    }
+
+    pub(crate) fn start_site(&self, site: usize) -> Server {
+        self.start_site_as(site, "")
+    }
+
+    /// With certificates whose names begin so.
+    fn start_site_as(&self, site: usize, identity: &str) -> Server {
+        let number = (site + 1).to_string();
+        let listen = self.listens[site].to_string();
+        let (store, token) = (self.folder.arg(&format!("store{site}")), self.folder.arg("token"));
+        let mut args: Vec<String> = [
+            "-u",
+            "root",
+            "-m",
+            "64",
+            "--store",
+            &store,
+            "--store-engine",
+            self.engine,
+            "--durability",
+            "interval",
+            "--site",
+            &number,
+            "--replication-listen",
+            &listen,
+            "--replication-token-file",
+            &token,
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        for (other, link) in self.links[site].iter().enumerate() {
+            if other != site {
+                args.extend(["--peer".to_owned(), link.address.to_string()]);
+            }
+        }
+        if self.is_encrypted {
+            let [chain, key, authority] = ["chain.pem", "key.pem", "authority.pem"]
+                .map(|name| self.folder.arg(&format!("{identity}{name}")));
+            let files = format!("ssl_chain_cert={chain},ssl_key={key},ssl_ca_cert={authority}");
+            let options = ["-Z", "-o", &files, "-o", "ssl_verify_mode=2", "-l", "notls:127.0.0.1"];
+            args.extend(options.map(str::to_owned));
+        }
+        Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
+    }
+
+    /// Stops a site, and starts it with certificates of an authority that the others do not know.
+    pub(crate) fn start_as_stranger(&mut self, site: usize) {
+        write_certificates(&self.folder, "strange-");
+        self.servers.remove(site).stop().expect("it runs");
+        let server = self.start_site_as(site, "strange-");
+        self.servers.insert(site, server);
+    }
+
+    /// Where a site listens for the others.
+    pub(crate) fn listen(&self, site: usize) -> SocketAddr {
+        self.listens[site]
+    }
+
+    /// With SIGKILL. It is the last of the servers until it is started again.
+    pub(crate) fn kill(&mut self, site: usize) {
+        self.servers.remove(site).kill().expect("it runs");
+        self.killed = Some(site);
+    }
+
+    pub(crate) fn start_again(&mut self, site: usize) {
+        self.killed = None;
+        let server = self.start_site(site);
+        self.servers.insert(site, server);
+    }
+
+    pub(crate) fn add(&mut self, server: Server) {
+        self.servers.push(server);
+    }
+
+    pub(crate) fn client(&self, site: usize) -> Client {
+        let gone = usize::from(self.killed.is_some_and(|killed| killed < site));
+        Client::of(&self.servers[site - gone])
+    }
+
+    /// Of what this site pulls.
+    pub(crate) fn set_link(&self, site: usize, link: Link) {
+        self.links[site].iter().for_each(|proxy| proxy.set(link));
+    }
+
+    pub(crate) fn set_links(&self, link: Link) {
+        (0..self.links.len()).for_each(|site| self.set_link(site, link));
+    }
+
+    pub(crate) fn stat(&self, site: usize, suffix: &str) -> u64 {
+        self.client(site).stat(suffix)
+    }
+}
+
+/// An authority, and a certificate of it for 127.0.0.1 with its key.
+fn write_certificates(folder: &Folder, identity: &str) {
+    let key = || KeyPair::generate().expect("a key");
+    let (authority_key, own_key) = (key(), key());
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&authority_key).expect("a certificate");
+    let issuer = Issuer::new(authority, authority_key);
+    let own = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
+    let chain = own.signed_by(&own_key, &issuer).expect("a certificate");
+    folder.write(&format!("{identity}chain.pem"), chain.pem());
+    folder.write(&format!("{identity}key.pem"), own_key.serialize_pem());
+    folder.write(&format!("{identity}authority.pem"), certificate.pem());
+}

@@ -1,0 +1,201 @@
+//! Reading the log in its order.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, PoisonError};
+
+use super::LogStore;
+use super::manifest::MANIFEST;
+use super::record::Kind;
+use super::segment::{SEGMENT_HEADER_BYTES, Segment, Stream};
+use super::window::Window;
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::flushes::decode_exceptions;
+use crate::history::{LogEntry, LogRead};
+
+/// What an entry counts for beside key and value.
+const ENTRY_BYTES: usize = 64;
+
+/// Where the last reads of the log ended, so that the next ones need not search.
+#[derive(Default)]
+pub(super) struct Places {
+    recent: VecDeque<Place>,
+}
+
+/// More than there are sites in a cluster.
+const PLACES_MAX: usize = 16;
+
+#[derive(Clone, Copy)]
+struct Place {
+    through_sequence: u64,
+    segment: u64,
+    offset: u64,
+}
+
+impl Places {
+    fn note(&mut self, after_sequence: u64, place: Place) {
+        self.recent
+            .retain(|known| ![after_sequence, place.through_sequence].contains(&known.through_sequence));
+        self.recent.push_front(place);
+        self.recent.truncate(PLACES_MAX);
+    }
+
+    fn find(&self, through_sequence: u64, segment: u64) -> Option<u64> {
+        let mut known = self.recent.iter();
+        known
+            .find(|known| known.through_sequence == through_sequence && known.segment == segment)
+            .map(|known| known.offset)
+    }
+}
+
+pub(super) fn read_log(
+    store: &LogStore,
+    after_sequence: u64,
+    budget_bytes: usize,
+    visit: &mut dyn FnMut(LogEntry<'_>),
+) -> Result<LogRead> {
+    let durable_sequence = store.durable_sequence.load(Acquire);
+    let is_wanted = |segment: &Arc<Segment>| {
+        let is_over = segment.sealed.load(Acquire) && segment.max_sequence.load(Relaxed) <= after_sequence;
+        segment.stream == Stream::Log && !is_over
+    };
+    let segments: Vec<_> = store.segments.all().into_iter().filter(is_wanted).collect();
+    // In this order: the start rises before a segment goes.
+    let oldest_sequence = store.log_start.load(Acquire);
+    if after_sequence.saturating_add(1) < oldest_sequence {
+        return Err(Error::TooFarBehind { oldest_sequence });
+    }
+    let mut reader = Reader {
+        store,
+        durable_sequence,
+        budget_bytes,
+        bytes: 0,
+        through_sequence: after_sequence,
+        value: Vec::new(),
+    };
+    if after_sequence >= durable_sequence {
+        return Ok(LogRead { through_sequence: after_sequence, more: false });
+    }
+    for segment in segments {
+        let from = start_in(store, &segment, after_sequence)?;
+        let (offset, is_over) = reader.visit_segment(&segment, from, visit)?;
+        let place = Place { through_sequence: reader.through_sequence, segment: segment.number, offset };
+        store.places.lock().unwrap_or_else(PoisonError::into_inner).note(after_sequence, place);
+        if is_over {
+            break;
+        }
+    }
+    let through_sequence = reader.through_sequence;
+    if through_sequence == after_sequence {
+        return Err(Error::corrupt(
+            MANIFEST,
+            0,
+            format!("it names no segment with sequence {}", after_sequence + 1),
+        ));
+    }
+    Ok(LogRead { through_sequence, more: through_sequence < durable_sequence })
+}
+
+/// From where on the entries after this sequence are found in a segment.
+fn start_in(store: &LogStore, segment: &Segment, after_sequence: u64) -> Result<u64> {
+    let start = SEGMENT_HEADER_BYTES as u64;
+    if segment.min_sequence.load(Relaxed) > after_sequence {
+        return Ok(start);
+    }
+    let place =
+        store.places.lock().unwrap_or_else(PoisonError::into_inner).find(after_sequence, segment.number);
+    match place {
+        Some(offset) => Ok(offset),
+        None if segment.sealed.load(Acquire) => {
+            let entries = segment.read_footer()?;
+            let later = entries.partition_point(|entry| entry.sequence <= after_sequence);
+            Ok(later.checked_sub(1).map_or(start, |nth| entries[nth].offset))
+        }
+        None => Ok(start),
+    }
+}
+
+struct Reader<'s> {
+    store: &'s LogStore,
+    durable_sequence: u64,
+    budget_bytes: usize,
+    bytes: usize,
+    through_sequence: u64,
+    value: Vec<u8>,
+}
+
+impl Reader<'_> {
+    /// Visits the entries of a segment. Returns where to go on, and whether all that is wanted was visited.
+    fn visit_segment(
+        &mut self,
+        segment: &Arc<Segment>,
+        from: u64,
+        visit: &mut dyn FnMut(LogEntry<'_>),
+    ) -> Result<(u64, bool)> {
+        let end = segment.data_bytes.load(Acquire);
+        let mut window = Window::new(segment.clone());
+        let mut at = from;
+        while at < end {
+            let found = window.record_at(at)?.map_err(|bad| segment.bad_header(at, bad))?;
+            let (header, key) = (found.header, found.key.to_vec());
+            let next = at + header.padded_bytes() as u64;
+            let is_entry = !matches!(header.kind, Kind::Commit | Kind::Footer);
+            if is_entry && header.sequence > self.through_sequence {
+                let is_enough = self.bytes > 0 && self.bytes >= self.budget_bytes;
+                if is_enough || header.sequence > self.durable_sequence {
+                    return Ok((at, true));
+                }
+                if header.sequence != self.through_sequence + 1 {
+                    return Err(window.corrupt(at, "entries of the log before it are missing"));
+                }
+                self.value.clear();
+                let value = &mut self.value;
+                let is_whole = window.copy_value(at, &header, |piece| {
+                    value.extend_from_slice(piece);
+                    Ok(())
+                })?;
+                if !is_whole {
+                    return Err(window.corrupt(at, "the checksum of a value does not match"));
+                }
+                self.bytes += ENTRY_BYTES + key.len() + value.len();
+                self.through_sequence = header.sequence;
+                let (sequence, version) = (header.sequence, header.version);
+                match header.kind {
+                    Kind::Put | Kind::Delete => {
+                        let is_newest = is_newest(self.store, segment, &key, at);
+                        let mut pass = |entry: Entry<'_>| visit(LogEntry { sequence, is_newest, entry });
+                        header.state().visit(&key, value, &mut pass);
+                    }
+                    Kind::Flush => {
+                        let except = decode_exceptions(&key, value)
+                            .ok_or_else(|| window.corrupt(at, "the exceptions of a flush are none"))?;
+                        let by = header.flush_by;
+                        let entry = Entry::Flush { prefix: &key, except: &except, version, by };
+                        visit(LogEntry { sequence, is_newest: true, entry });
+                    }
+                    Kind::Note => {
+                        let entry = Entry::Note { name: &key, value };
+                        visit(LogEntry { sequence, is_newest: true, entry });
+                    }
+                    Kind::FlushAt | Kind::CancelFlushAt | Kind::Commit | Kind::Footer => {}
+                }
+                if self.value.capacity() > 4 << 20 {
+                    self.value = Vec::new();
+                }
+            }
+            at = next;
+        }
+        Ok((at, false))
+    }
+}
+
+/// False if the index names a later record of the key. Of one that cleaning has copied nobody knows which it is.
+fn is_newest(store: &LogStore, segment: &Segment, key: &[u8], offset: u64) -> bool {
+    let digest = store.secret.digest(key);
+    let shard = store.index.read(digest);
+    let Some(entry) = shard.get(digest.tag).filter(|entry| entry.location != segment.location(offset)) else {
+        return true;
+    };
+    store.segments.get(entry.location.slot).is_none_or(|named| named.stream != Stream::Log)
+}

@@ -1,0 +1,125 @@
+//! A scan of all states with their values, as [`keys`](super::keys) scans items.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::LogStore;
+use super::digest::Digest;
+use super::record::Kind;
+use super::segment::{SEGMENT_HEADER_BYTES, Segment};
+use super::window::Window;
+use crate::error::Result;
+use crate::state::VisitState;
+use crate::store::{Cursor, Position};
+
+/// What a state counts for beside key and value.
+const STATE_BYTES: usize = 64;
+/// What a record counts for that is not visited.
+const STEP_BYTES: usize = 1;
+
+pub(super) fn for_each_state(
+    store: &LogStore,
+    cursor: &mut Cursor,
+    budget_bytes: usize,
+    visit: &mut VisitState<'_>,
+) -> Result<bool> {
+    let (number, offset) = match &cursor.position {
+        Position::Start | Position::AfterKey(_) => (0, 0),
+        Position::At { segment, offset } => (*segment, *offset),
+        Position::End => return Ok(false),
+    };
+    let mut scan = Scan { store, left_bytes: budget_bytes.max(1), value: Vec::new(), visit };
+    let mut next = (store.segments.all().into_iter()).filter(|segment| segment.number >= number).peekable();
+    while let Some(segment) = next.next() {
+        let from = if segment.number == number { offset } else { 0 };
+        let stopped_at = scan.visit_segment(&segment, from.max(SEGMENT_HEADER_BYTES as u64))?;
+        if let Some(offset) = stopped_at {
+            cursor.position = Position::At { segment: segment.number, offset };
+            return Ok(true);
+        }
+        if scan.left_bytes == 0
+            && let Some(later) = next.peek()
+        {
+            cursor.position = Position::At { segment: later.number, offset: 0 };
+            return Ok(true);
+        }
+    }
+    cursor.position = Position::End;
+    Ok(false)
+}
+
+struct Scan<'s, 'v> {
+    store: &'s LogStore,
+    left_bytes: usize,
+    value: Vec<u8>,
+    visit: &'s mut VisitState<'v>,
+}
+
+impl Scan<'_, '_> {
+    /// Visits the states of a segment from `from` on. Returns where to go on, if the budget was used up before its end.
+    fn visit_segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
+        let mut window = Window::new(segment.clone());
+        if segment.sealed.load(Acquire) {
+            let entries = segment.read_footer()?;
+            let start = entries.partition_point(|entry| entry.offset < from);
+            for entry in &entries[start..] {
+                if self.left_bytes == 0 {
+                    return Ok(Some(entry.offset));
+                }
+                self.left_bytes -= STEP_BYTES;
+                if self.is_newest(segment, entry.digest, entry.offset) {
+                    self.visit_record(segment, &mut window, entry.offset)?;
+                }
+            }
+            return Ok(None);
+        }
+        let end = segment.data_bytes.load(Acquire);
+        let mut offset = from;
+        while offset < end {
+            if self.left_bytes == 0 {
+                return Ok(Some(offset));
+            }
+            self.left_bytes -= STEP_BYTES;
+            offset += self.visit_record(segment, &mut window, offset)?;
+        }
+        Ok(None)
+    }
+
+    /// A retired segment's slot may be another's by now; what was named in it is visited there.
+    fn is_newest(&self, segment: &Segment, digest: Digest, offset: u64) -> bool {
+        let found = self.store.index.read(digest).get(digest.tag);
+        found.is_some_and(|found| found.location == segment.location(offset))
+            && !segment.retired.load(Relaxed)
+    }
+
+    /// Visits the record at `offset`, if it is the newest of a key. Returns its length.
+    fn visit_record(&mut self, segment: &Arc<Segment>, window: &mut Window, offset: u64) -> Result<u64> {
+        self.store.counters.reads.fetch_add(1, Relaxed);
+        let found = window.record_at(offset)?.map_err(|bad| segment.bad_header(offset, bad))?;
+        let (header, key) = (found.header, found.key.to_vec());
+        let bytes = header.padded_bytes() as u64;
+        if !matches!(header.kind, Kind::Put | Kind::Delete)
+            || !self.is_newest(segment, self.store.secret.digest(&key), offset)
+        {
+            return Ok(bytes);
+        }
+        let Some(state) = self.store.flushes.left_of(&key, header.state()) else { return Ok(bytes) };
+        self.value.clear();
+        if state.item.is_some() {
+            let value = &mut self.value;
+            let is_whole = window.copy_value(offset, &header, |piece| {
+                value.extend_from_slice(piece);
+                Ok(())
+            })?;
+            if !is_whole {
+                return Err(window.corrupt(offset, "the checksum of a value does not match"));
+            }
+        }
+        (self.visit)(&key, &state, &self.value);
+        self.left_bytes = self.left_bytes.saturating_sub(STATE_BYTES + key.len() + self.value.len());
+        if self.value.capacity() > 4 << 20 {
+            self.value = Vec::new();
+        }
+        Ok(bytes)
+    }
+}
