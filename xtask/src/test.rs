@@ -124,6 +124,7 @@ impl Steps {
                 clients.as_ref().ok_or("the clients are not installed")?.run(&program(side)?, side)
             });
         }
+        self.run("values of real clients", values_of_clients);
         self.run("the live page in a browser", || {
             suite::again(ATTEMPTS, browser::test).map(|line| println!("{line}"))
         });
@@ -243,6 +244,16 @@ fn program(side: Side) -> Result<std::path::PathBuf> {
         Side::Reference => server::memcached(),
         Side::Larder => server::larderd(),
     }
+}
+
+/// Each client reads what the client library stores in its dialect; the library's feature `serde` is tested as well.
+fn values_of_clients() -> Result<()> {
+    let installed = shell::target_dir()?.join("clients");
+    let python = |name: &str| format!("{name}={}", installed.join(name).join("bin/python").display());
+    let jars = format!("jars={}", installed.join("java").display());
+    let clients = [python("pymemcache"), python("python-memcached"), python("pylibmc"), jars].join(" ");
+    let mut test = shell::cargo(&["test", "--quiet", "--package", "larder-client", "--test", "values"]);
+    shell::run(test.args(["--features", "serde"]).env("LARDER_VALUE_CLIENTS", clients))
 }
 
 /// The packages that have more with the feature than a few lines.

@@ -22,8 +22,10 @@
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
-//! | [`ring`] | which server a key belongs to: libmemcached's modula and ketama |
+//! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
+//! | [`ring`] | the placement that clients of this crate use |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
+//! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
 //! | [`error`] | what can go wrong |
 
@@ -34,15 +36,17 @@ pub mod client;
 pub mod codec;
 pub mod error;
 pub mod login;
+pub mod placement;
 pub mod ring;
 pub mod server;
 pub mod stream;
+pub mod value;
 
 pub use address::Address;
 pub use client::Client;
 pub use codec::Pipeline;
 pub use error::Error;
 pub use login::Login;
-pub use ring::Distribution;
+pub use placement::{Distribution, Placement};
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::{Client, Node};
 use crate::codec::Protocol;
 use crate::ring::Ring;
-use crate::{Distribution, Login, Server, Servers, Tls};
+use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 
 /// Builds a [`Client`].
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     servers: Vec<Server>,
-    distribution: Distribution,
+    placement: Placement,
     settings: Settings,
 }
 
@@ -54,8 +54,14 @@ impl Builder {
 
     /// Sets how keys are distributed over the servers. Default: [`Distribution::Modula`].
     #[must_use]
-    pub fn distribution(mut self, distribution: Distribution) -> Self {
-        self.distribution = distribution;
+    pub fn distribution(self, distribution: Distribution) -> Self {
+        self.placement(distribution)
+    }
+
+    /// Sets how keys are placed, as [another client](crate::placement) places them. It sets the distribution as well.
+    #[must_use]
+    pub fn placement(mut self, placement: impl Into<Placement>) -> Self {
+        self.placement = placement.into();
         self
     }
 
@@ -99,9 +105,25 @@ impl Builder {
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> Client {
         Client {
-            ring: Ring::new(&self.servers, self.distribution),
+            ring: Ring::new(&self.servers, self.placement),
             nodes: self.servers.into_iter().map(|server| Node { server, idle: None }).collect(),
             settings: self.settings,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::KeyHash;
+
+    #[test]
+    fn a_client_places_keys_as_it_is_told() {
+        let servers: Servers = "a,b,c,d,e,f,g,h".parse().expect("servers");
+        let builder = Client::builder().servers(servers).distribution(Distribution::Ketama);
+        let placed = builder.placement(Placement::from(Distribution::Modula).hash(KeyHash::Crc)).build();
+        // CRC-32 of `123456789` is 0xCBF43926, of which 0x4BF4 is hashed: 4 modulo 8.
+        let server = placed.server_of("123456789").expect("there are servers");
+        assert_eq!(server.address.to_string(), "e:11211");
     }
 }

@@ -1,0 +1,5 @@
+//! Placement of keys: beside what clients did, and its properties.
+
+mod clients;
+mod properties;
+mod vectors;
