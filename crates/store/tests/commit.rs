@@ -136,6 +136,28 @@ fn what_nobody_waits_for_is_durable_after_the_interval() {
 }
 
 #[test]
+fn the_interval_holds_while_changes_go_on_coming() {
+    let mut bed = bed(MemoryFaults::default());
+    let mut positions = Vec::new();
+    for step in 0..100 {
+        positions.push(bed.put(format!("key{step}").as_bytes(), b"value", false));
+        // Each finds a change that is not applied yet.
+        bed.committer.step(step * 100);
+        let due = positions.iter().take((step as usize).saturating_sub(15));
+        due.for_each(|position| assert_eq!(bed.journal.outcome(*position), Outcome::Done, "at {step}"));
+    }
+    // An interval of 1,000: about nine fsyncs.
+    assert!((5..=10).contains(&bed.store.stats().fsyncs), "{}", bed.store.stats().fsyncs);
+}
+
+#[test]
+fn the_payload_is_key_and_value_wherever_the_value_is() {
+    let owned = change(b"key", b"value", 1, false);
+    let shared = Change::with_shared(owned.kind(), b"key", Box::new(b"value".to_vec()), false);
+    assert_eq!([owned.payload_bytes(), shared.payload_bytes()], [8, 8]);
+}
+
+#[test]
 fn a_full_disk_loses_what_waits_and_works_again() {
     let mut bed = bed(MemoryFaults { fail_append: Some(2), ..MemoryFaults::default() });
     let kept = bed.put(b"kept", b"1", true);

@@ -1,8 +1,9 @@
 //! Applying what another site has changed: entry by entry, each where the engine and the journal have the key.
 //!
 //! An entry is joined with what the store knows of its key, and counts only if the key's position is then still the
-//! same ([`Guard::overtake`](larder_engine::Guard)); else it is looked at again. A key that clients change all the time does
-//! not hold it up: what is in memory by then is newer than the entry, or the entry is newer than all that is known.
+//! same ([`Guard::overtake`](larder_engine::Guard)); else it is looked at again. A key that clients change all the time
+//! does not hold it up: what is in memory by then is newer than the entry, or the entry is newer than all that is
+//! known.
 
 use std::sync::Arc;
 
