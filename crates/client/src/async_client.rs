@@ -33,8 +33,8 @@
 //! - the server closed it in the middle of a reply, or sent what is no reply to the request,
 //! - the server refused a request that it may have read only a part of.
 //!
-//! All other requests on that connection are then told ([`Error::Interrupted`]), and those that may be are sent again on
-//! another one: reads, and changes of which nothing was sent. A change that was or may have been sent fails with
+//! All other requests on that connection are then told ([`Error::Interrupted`]), and those that may be are sent again
+//! on another one: reads, and changes of which nothing was sent. A change that was or may have been sent fails with
 //! [`Error::Unknown`]: it may have been made, or may still be made. Every other error of a change says that it was not
 //! made.
 //!

@@ -171,12 +171,12 @@ impl Change {
 
     /// Memory that it takes, about.
     pub fn memory_bytes(&self) -> u64 {
-        (self.key_bytes + self.value().len()) as u64 + ENTRY_BYTES
+        self.payload_bytes() + ENTRY_BYTES
     }
 
     /// Bytes of key (or prefix) and value.
     pub fn payload_bytes(&self) -> u64 {
-        self.bytes.len() as u64
+        (self.key_bytes + self.value().len()) as u64
     }
 
     /// As an entry of the store, with `value` as room for a slice; `None`: it has none.

@@ -143,6 +143,11 @@ impl Committer {
     }
 
     fn commit(&mut self, now_micros: u64) -> Step {
+        // Before more is taken: under load there always is more.
+        if self.sync_due_micros().is_some_and(|due| due <= now_micros) {
+            self.sync();
+            return Step::Again;
+        }
         let first = self.journal.applied() + 1;
         let mut bytes = 0;
         while self.batch.len() < BATCH_CHANGES_MAX
@@ -154,7 +159,7 @@ impl Committer {
             self.batch.push(change);
         }
         if self.batch.is_empty() {
-            return self.sync_if_due(now_micros);
+            return self.sync_due_micros().map_or(Step::Idle, |micros| Step::IdleUntil { micros });
         }
         if let Err(error) = append(&*self.store, &self.batch) {
             if let Error::ReadOnly { .. } = error {
@@ -179,15 +184,9 @@ impl Committer {
         Step::Again
     }
 
-    fn sync_if_due(&mut self, now_micros: u64) -> Step {
-        match (self.unsynced_since_micros, self.interval_micros) {
-            (Some(since), Some(interval)) if since + interval <= now_micros => {
-                self.sync();
-                Step::Again
-            }
-            (Some(since), Some(interval)) => Step::IdleUntil { micros: since + interval },
-            _ => Step::Idle,
-        }
+    /// When what was applied is to be made durable; `None`: all is, or nobody asks for it.
+    fn sync_due_micros(&self) -> Option<u64> {
+        Some(self.unsynced_since_micros?.saturating_add(self.interval_micros?))
     }
 
     /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.

@@ -213,18 +213,18 @@ fn read_segment(
             Err(super::record::BadHeader::Newer(kind)) => {
                 return Err(segment.bad_header(at, super::record::BadHeader::Newer(kind)));
             }
-            Err(bad) => {
+            Err(_) => {
                 if segment_image.sealed && !is_in_gap {
-                    report.damages.push(damage_at(at, format!("no record begins here ({bad:?})")));
+                    report.damages.push(damage_at(at, "no record begins here".to_owned()));
                 }
                 is_in_gap = true;
                 at += ALIGN_BYTES as u64;
                 continue;
             }
         };
-        is_in_gap = false;
         let (header, key) = (found.header, found.key.to_vec());
         let is_whole = window.verify_value(at, &header)?;
+        is_in_gap = !is_whole;
         report.records += 1;
         report.bytes += header.padded_bytes() as u64;
         match header.kind {

@@ -105,6 +105,29 @@ fn a_lost_manifest_or_segment_is_repaired() {
 }
 
 #[test]
+fn a_flipped_bit_of_a_value_is_one_damage() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    append(&store, &[put("before", vec![1; 100], 1)]).expect("appends");
+    append(&store, &[put("key", b"the value that is damaged".repeat(8), 2)]).expect("appends");
+    append(&store, &[put("behind", vec![2; 100], 3)]).expect("appends");
+    store.close().expect("closes");
+    drop(store);
+    let (name, at) = (disk.list().expect("lists").into_iter())
+        .filter(|name| name.starts_with("segment-"))
+        .find_map(|name| {
+            let bytes = disk.read(&name).expect("reads");
+            let at = bytes.windows(9).position(|window| window == b"the value")?;
+            Some((name, at))
+        })
+        .expect("a segment has the value");
+    disk.flip_bit(&name, at as u64 + 30, 0).expect("flips");
+    let found = check(&disk, false).expect("checks");
+    let whats: Vec<_> = found.damages.iter().map(|damage| damage.what.as_str()).collect();
+    assert_eq!(whats, ["the checksum of the value of key does not match"]);
+}
+
+#[test]
 fn without_a_manifest_each_segment_is_named_once_and_none_is_lost_unsaid() {
     let disk = SimDisk::new();
     let store = open_log(&disk).expect("opens");
