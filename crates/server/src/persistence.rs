@@ -6,10 +6,10 @@
 //! - A key that is not in memory is looked up in the store ([`fetch`]), which puts the item into memory; then the
 //!   request is executed again. The worker does it if the system has the record in its page cache, else a thread of its
 //!   own.
-//! - The committer ([`threads`]) appends and syncs; a second thread cleans up.
+//! - The committer ([`threads`]) appends and syncs; another thread cleans up.
 //! - Quotas of disk ([`disk_quotas`]) are asked before a value is stored.
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
-//! - Each of these threads has a meter ([`meters`]); [`figures`] reads them all.
+//! - The committer, each reader and each worker have a meter ([`meters`]); [`figures`] reads them all.
 
 mod backing;
 pub(crate) mod backups;

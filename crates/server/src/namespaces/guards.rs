@@ -13,7 +13,8 @@ use super::rights::Right;
 use super::{NamespaceCounters, Rights};
 use crate::clock::Clock;
 
-/// Guards of all engines. While it lives, every item found under it stays readable.
+/// Guards of all engines; those of namespaces are pinned when first used. While it lives, every item found under it
+/// stays readable.
 pub struct Guards<'h> {
     default: Guard<'h>,
     /// Not in place: with room for all namespaces it would be copied about, which costs more than the rest of a get.

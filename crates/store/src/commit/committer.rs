@@ -126,7 +126,7 @@ impl Committer {
         }
     }
 
-    /// Makes durable all that was applied, whatever its policy asks for. False: the store has become read-only.
+    /// Makes durable all that was applied, regardless of the interval. False: the store has become read-only.
     pub fn sync(&mut self) -> bool {
         self.unsynced_since_micros = None;
         match self.store.sync() {
