@@ -63,6 +63,8 @@ fn main() -> ExitCode {
 fn serve(mut settings: Settings) -> Result<(), Refusal> {
     journal::open(&settings.journal, settings.verbosity);
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));
+    let no_signals = |error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}"));
+    Signals::hold_back().map_err(no_signals)?;
     let supervisor = Supervisor::of_environment();
     if settings.core_dumps {
         privileges::allow_core_dumps()?;
@@ -104,8 +106,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     let pollers = pollers::open(&settings)?;
     // Before others learn our process id.
-    let signals = Signals::take_over()
-        .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}")))?;
+    let signals = Signals::take_over().map_err(no_signals)?;
     let pid_file = settings.pid_file.as_deref().and_then(|path| PidFile::write(path, target.as_ref()));
     if let Some(target) = &target {
         target.assume()?;

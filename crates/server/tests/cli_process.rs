@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -87,6 +87,28 @@ fn hup_and_a_vanished_client_do_not_kill() {
         drop(stream);
     }
     assert_eq!(server.ask("get a\r\n", 5).as_deref(), Some("END\r\n"));
+}
+
+/// As by a script that waits until it can connect, and then asks for a reload.
+#[test]
+fn a_reload_that_comes_too_early_does_not_end_the_server() {
+    let folder = Folder::create();
+    let (users, path) = (folder.file("users"), folder.file("socket"));
+    mkfifo(&users, Mode::S_IRWXU).expect("the folder is ours");
+    let child = larderd().arg("-s").arg(&path).arg("-Y").arg(&users).stderr(Stdio::piped()).spawn();
+    let server = UnixServer { child: child.expect("larderd runs"), path };
+    // Opens once larderd reads: in the middle of its start.
+    let mut writer = None;
+    eventually(|| {
+        let mut options = fs::File::options();
+        writer = options.write(true).custom_flags(nix::libc::O_NONBLOCK).open(&users).ok();
+        writer.is_some()
+    });
+    kill_process(Pid::from_child(&server.child), Signal::HUP).expect("it runs");
+    let mut writer = writer.expect("it is open");
+    writer.write_all(b"user:password\n").expect("larderd reads");
+    drop(writer);
+    eventually(|| server.ask("set x 0 0 13\r\nuser password\r\n", 6).is_some_and(|reply| reply == "STORED"));
 }
 
 #[test]

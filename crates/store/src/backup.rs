@@ -142,8 +142,8 @@ impl<'t> Restoring<'t> {
             return Err(Error::Invalid { what: "the directory to restore to has a store already" });
         }
         // What the manifest does not name would go when the store is opened.
-        let names = target.list().map_err(|error| Error::io("listing the target directory", error))?;
-        if let Some(file) = names.into_iter().next() {
+        let found = target.any_name().map_err(|error| Error::io("listing the target directory", error))?;
+        if let Some(file) = found {
             return Err(Error::NotEmpty { file });
         }
         let restoring = Self { target, created: RefCell::default() };

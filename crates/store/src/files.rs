@@ -26,6 +26,11 @@ pub trait Files: Send + Sync {
     /// The names of all files, in order.
     fn list(&self) -> io::Result<Vec<String>>;
 
+    /// The name of something in the directory, also if it is no file; `None`: it is empty.
+    fn any_name(&self) -> io::Result<Option<String>> {
+        Ok(self.list()?.into_iter().next())
+    }
+
     /// Gives a file a new name, in place of a file that has it.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 

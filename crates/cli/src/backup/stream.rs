@@ -18,7 +18,7 @@ pub(super) fn run(admin: &Address, token_file: &Path, target: &Target) -> Result
     if output.is_terminal() {
         return Err(Failure::Usage("a backup is no text: send it to a file, or to a program".into()));
     }
-    let token = fs::read_to_string(token_file)
+    let token = read_token(token_file)
         .map_err(|error| Failure::Usage(format!("{}: {error}", token_file.display())))?;
     let of_io = |error: &io::Error| Failure::of_io(admin, error);
     let tls = target.tls()?;
@@ -64,6 +64,15 @@ fn ask(stream: &mut Stream, admin: &Address, token: &str) -> io::Result<()> {
         format!("GET /api/backup HTTP/1.0\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     stream.flush()
+}
+
+fn read_token(file: &Path) -> io::Result<String> {
+    let mut token = String::new();
+    fs::File::open(file)?.take(TOKEN_FILE_BYTES_MAX + 1).read_to_string(&mut token)?;
+    if token.len() as u64 > TOKEN_FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large for a token"));
+    }
+    Ok(token)
 }
 
 /// The head of the response, and the bytes behind it that came with it.
@@ -123,6 +132,8 @@ impl<R: Read> Read for Tee<'_, R> {
     }
 }
 
+/// As larderd reads its own.
+const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// A server that says nothing for so long has failed; so has one whose client takes nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(60);

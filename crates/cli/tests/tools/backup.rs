@@ -46,6 +46,12 @@ fn a_stream_becomes_a_store() {
     assert!(restored.out.ends_with("up to change 2\n"), "{}", restored.out);
     let again = larder_fed(&server, &["restore", "-", "--to", &to], &bytes);
     assert_eq!((again.code, again.err.contains("has a store already")), (1, true), "{}", again.err);
+    let full = folder.file("full");
+    fs::create_dir_all(full.join("directory")).expect("the folder is ours");
+    let beside = larder_fed(&server, &["restore", "-", "--to", &folder.arg("full")], &bytes);
+    assert_eq!((beside.code, beside.err.contains("directory")), (1, true), "{}", beside.err);
+    let (ended, _) = stream(&folder, &folder.arg("admin.sock"), "/dev/zero");
+    assert!(ended.err.contains("/dev/zero: it is too large for a token"), "{}", ended.err);
     let checked = larder(&server, &["check", &to]);
     assert_eq!(checked.code, 0, "{}", checked.err);
     let copy = start_larderd(&["-u", "root", "--store", &to]);

@@ -107,14 +107,15 @@ fn find(plan: &Plan, file: &Path, user: Option<&Target>) -> Result<Vec<Found>, R
         };
         let path = path.ok_or_else(|| refuse(file, &io::ErrorKind::IsADirectory.into()))?;
         let opened = MemoryFile::open(&path, user).map_err(|error| refuse(&path, &error))?;
-        // Nobody has named this one: it must not be what another server was told to use.
+        // Nobody has named this one: it must not be what another server uses, nor one whose values are old.
         let is_named = path == file;
+        let family = memory_file::family(file);
         let owner = opened.family().map_err(|error| refuse(&path, &error))?;
-        if !is_named && owner == Some(memory_file::family(&path)) {
-            let reason = "it is the file of another server with this -e; name another, or remove it";
+        if !is_named && owner.is_some_and(|owner| owner != family) {
+            let reason = "it belongs to another -e; name another, or remove it";
             return Err(refuse(&path, &io::Error::other(reason)));
         }
-        Ok(Found { file: opened, plan: plan_of_one.clone(), family: memory_file::family(file) })
+        Ok(Found { file: opened, plan: plan_of_one.clone(), family })
     };
     plan.engines.iter().filter(|plan| plan.keep == Keep::Warm).map(found).collect()
 }

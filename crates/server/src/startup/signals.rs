@@ -24,6 +24,15 @@ pub enum Request {
 pub struct Signals(SignalFd);
 
 impl Signals {
+    /// Holds back those of which nobody expects that they end a server that starts: they are seen by
+    /// [`Signals::next`]. Call it first, since a client that can connect may send one.
+    pub fn hold_back() -> io::Result<()> {
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGUSR1);
+        set.add(Signal::SIGHUP);
+        Ok(set.thread_block()?)
+    }
+
     /// Replaces the default actions of the signals. Call it before any other thread starts, because threads inherit it.
     pub fn take_over() -> io::Result<Self> {
         let mut set = SigSet::empty();

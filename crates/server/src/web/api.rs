@@ -62,6 +62,16 @@ fn json(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(answer)
 }
 
+/// `None`: a query has another parameter than these, or one of them twice.
+fn only_once_each(query: &str, names: &[&str]) -> Option<()> {
+    let mut left = names.to_vec();
+    for parameter in Parameters::of(query.as_bytes()) {
+        let at = left.iter().position(|name| name.as_bytes() == parameter.name)?;
+        left.swap_remove(at);
+    }
+    Some(())
+}
+
 /// The value of the first parameter of this name in a query.
 fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q [u8]> {
     Parameters::of(query.as_bytes())

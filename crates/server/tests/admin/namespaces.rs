@@ -32,6 +32,8 @@ fn a_namespace_is_flushed_by_post_alone() {
         ("/api/flush", "", 400, 2),
         ("/api/flush?prefix=", "", 400, 2),
         ("/api/flush?prefix=a:&delay=x", "", 400, 2),
+        ("/api/flush?prefix=a:&Delay=5", "", 400, 2),
+        ("/api/flush?prefix=a:&delay=1&delay=2", "", 400, 2),
         ("/api/overview", "", 405, 2),
         // What pages of any site can make a browser send.
         ("/api/flush?prefix=a:", "Origin: http://evil.example\r\n", 403, 2),

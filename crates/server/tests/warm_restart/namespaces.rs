@@ -270,11 +270,28 @@ fn the_file_of_another_server_is_neither_removed_nor_taken() {
     stop(other, Signal::KILL);
     // Nor is it that of a namespace.
     kept.write("[namespace.\"b\"]\nmemory = \"8m\"\n");
-    let reason = "it is the file of another server with this -e; name another, or remove it";
+    let reason = "it belongs to another -e; name another, or remove it";
     kept.refused(&[], &of_b, reason);
     let other = start_other();
     assert_eq!(get(&mut Client::of(&other), "key").as_deref(), Some("others"));
     stop(other, Signal::TERM);
+}
+
+/// Also that of a namespace: what it has may be older than what this `-e` was told since.
+#[test]
+fn the_file_of_a_namespace_of_another_e_is_not_taken() {
+    let policies = "[namespace.\"a:\"]\nmemory = \"8m\"\n";
+    let (kept, other) = (Kept::new(policies), Kept::new(policies));
+    let server = other.start(&[]);
+    Client::of(&server).set("a:1", 0, 0, b"others");
+    stop(server, Signal::TERM);
+    let (here, there) = (kept.file.of_namespace("a:"), other.file.of_namespace("a:"));
+    fs::rename(&there, &here).unwrap();
+    kept.refused(&[], &here, "it belongs to another -e; name another, or remove it");
+    fs::rename(&here, &there).unwrap();
+    let server = other.start(&[]);
+    assert_eq!(get(&mut Client::of(&server), "a:1").as_deref(), Some("others"));
+    stop(server, Signal::TERM);
 }
 
 #[test]

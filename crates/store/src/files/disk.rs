@@ -101,6 +101,11 @@ impl Files for DiskFiles {
         Ok(names)
     }
 
+    fn any_name(&self) -> io::Result<Option<String>> {
+        let first = fs::read_dir(&self.dir)?.next().transpose()?;
+        Ok(first.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.path(from), self.path(to))
     }

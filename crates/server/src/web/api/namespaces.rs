@@ -8,7 +8,7 @@ use larder_store::commit::Outcome;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::{Refused, parameter};
+use super::{Refused, only_once_each, parameter};
 use crate::namespaces::{Right, Rights};
 use crate::web::state::State;
 
@@ -59,6 +59,8 @@ pub(super) fn namespaces(state: &State) -> Vec<Namespace> {
 /// Empties a namespace; where it is kept, durably, as the reply of `flush_prefix` says.
 pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     let shared = &*state.shared;
+    // A misspelled delay would else flush at once.
+    only_once_each(query, &["prefix", "delay"]).ok_or(Refused::BadQuery)?;
     let delay = parameter(query, "delay").map_or(Some(0), number::parse_u32).ok_or(Refused::BadQuery)?;
     let prefix = parameter(query, "prefix").and_then(Key::percent).ok_or(Refused::BadQuery)?;
     if !shared.settings.flush_all {
