@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larder_engine::Guard;
 use larder_protocol::Error;
 use larder_store::TryGet;
+use larder_store::commit::OnItsWay;
 
 use super::{Answered, Context, Done};
 use crate::conn::client::Peer;
@@ -122,14 +123,21 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         let Some(persistence) = &shared.persistence else { return Ok(operate(place.guard)) };
         // Read before what it is about: then no change of that is missed.
         let wait = Unanswered::Wait(Waiting::Commit(persistence.journal.progress()));
-        match intent {
-            Intent::Change => self.admit()?,
+        // Held until the operation is done.
+        let _admitted = match intent {
+            Intent::Change => {
+                self.admit()?;
+                None
+            }
             Intent::Store { value_bytes } => {
                 self.admit()?;
-                admit_to_disk(persistence, place, key, value_bytes)?;
+                admit_to_disk(persistence, place, key, value_bytes)?
             }
-            Intent::Read => self.refuse_datagram()?,
-        }
+            Intent::Read => {
+                self.refuse_datagram()?;
+                None
+            }
+        };
         if let Some(finding) = self.findings.iter().find(|finding| finding.hash == place.hash) {
             let position = finding.absent.map_err(Unanswered::Refused)?;
             place.guard.assume_absent(place.hash, position);
@@ -191,9 +199,9 @@ fn admit_to_disk(
     place: &Place<'_>,
     key: &[u8],
     value_bytes: u64,
-) -> Result<(), Unanswered> {
-    let Some(namespace) = &place.namespace else { return Ok(()) };
-    let Some(limit_bytes) = namespace.policy.disk_bytes else { return Ok(()) };
+) -> Result<Option<OnItsWay>, Unanswered> {
+    let Some(namespace) = &place.namespace else { return Ok(None) };
+    let Some(limit_bytes) = namespace.policy.disk_bytes else { return Ok(None) };
     persistence.disk_quotas.admit(namespace.number, limit_bytes, key, value_bytes).map_err(|error| {
         namespace.counters.refused_disk.add(1);
         Unanswered::Refused(error)

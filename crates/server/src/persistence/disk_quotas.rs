@@ -1,9 +1,9 @@
 //! Quotas of disk: what the items of each namespace use in the store, and what is on its way there.
 //!
-//! A store of a value asks before it is made ([`DiskQuotas::admit`]). What it takes more than
-//! what it replaces counts from the moment when it takes its place in the journal: first as on its way, then as
-//! appended, and for a moment as both. Several workers may be admitted at once, so a quota can be exceeded by one item
-//! of each.
+//! A store of a value asks before it is made ([`DiskQuotas::admit`]), and counts as a whole until it is. What it takes
+//! more than what it replaces counts from the moment when it takes its place in the journal: first as on its way, then
+//! as appended, and for a moment as both. So a store may be refused that would just have fitted, and a quota is never
+//! exceeded by what several workers store at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
@@ -61,17 +61,22 @@ impl DiskQuotas {
         Ok(())
     }
 
-    /// Whether an item with such a key and value may be stored. Errors: what to answer.
+    /// Whether an item with such a key and value may be stored: to be held until that is done. Errors: what to answer.
     pub(crate) fn admit(
         &self,
         number: u8,
         limit_bytes: u64,
         key: &[u8],
         value_bytes: u64,
-    ) -> Result<(), Error> {
-        let Some(used) = self.used(number).filter(|used| used.is_complete) else { return Ok(()) };
-        if used.bytes.saturating_add(record_bytes(key, value_bytes)) <= limit_bytes {
-            return Ok(());
+    ) -> Result<Option<OnItsWay>, Error> {
+        let bytes = record_bytes(key, value_bytes);
+        let share = self.shares.get(usize::from(number));
+        // Counted before it is compared, so that of two threads one sees the other.
+        let admitted =
+            share.filter(|_| bytes <= limit_bytes).map(|share| OnItsWay::new(&share.on_its_way_bytes, bytes));
+        let fits = |used: DiskUse| admitted.is_some() && used.bytes <= limit_bytes;
+        if self.used(number).is_none_or(|used| !used.is_complete || fits(used)) {
+            return Ok(admitted);
         }
         if let Some(usage) = self.usage.get() {
             usage.ask_for_room(usize::from(number));
@@ -148,5 +153,21 @@ mod tests {
             assert_eq!(used(), 0);
         }
         assert!(quotas.on_its_way(2, b"b:1", 1_000, None).is_none(), "there is no quota");
+    }
+
+    #[test]
+    fn what_was_admitted_counts_until_it_is_stored() {
+        let table = Table::parse("[namespace.\"a:\"]\nkeep = \"store\"\ndisk = \"1m\"").expect("a namespace");
+        let quotas = DiskQuotas::default();
+        quotas.set(&table, &MemoryStore::new()).expect("counts");
+        let admit = |value_bytes| quotas.admit(1, 2_000, b"a:1", value_bytes);
+        let first = admit(1_000).expect("there is room");
+        assert!(matches!(admit(1_000), Err(Error::OverDiskQuota)), "of another worker, at once");
+        let small = admit(800).expect("this fits beside it");
+        drop((first, small));
+        assert_eq!(quotas.used(1).expect("it is counted").bytes, 0);
+        assert!(admit(1_000).is_ok());
+        assert!(matches!(admit(u64::MAX), Err(Error::OverDiskQuota)));
+        assert_eq!(quotas.used(1).expect("it is counted").bytes, 0);
     }
 }
