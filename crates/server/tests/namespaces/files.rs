@@ -17,7 +17,7 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
         ),
         ("[default]\nkeep = \"warm\"\n", &[], "default: keep = \"warm\" needs a file, -e FILE"),
         ("[default]\nkeep = \"store\"\n", &[], "default: keep = \"store\" needs --store"),
-        ("[default]\nreplicate = true\n", &[], "default: replicate = true is not in this version"),
+        ("[default]\nreplicate = true\n", &[], "default: replicate = true needs keep = \"store\""),
         ("[default]\nusers.read = [\"anna\"]\n", &[], "default: users needs logins (-Y or -S)"),
         (
             "[namespace.\"a:\"]\nmemory = \"64m\"\n",
