@@ -11,7 +11,7 @@ use crate::log::fresh::FreshItem;
 use crate::log::item::{FETCHED, ItemRef, Shape, accounted_bytes};
 use crate::log::offset::Offset;
 use crate::log::segment::{LARGE, SMALL, SegmentRef};
-use crate::ops::backing::Replaced;
+use crate::ops::backing::{Backing, Replaced};
 use crate::ops::digits::Digits;
 use crate::ops::get::Lookup;
 use crate::ops::prefetch::LookupHint;
@@ -429,13 +429,18 @@ impl Guard<'_> {
     }
 
     /// The CAS value of the next change, which replaces this one. Call under the lock of the item's bucket.
+    #[inline]
     pub(crate) fn fresh_cas(&self, hash: Hash, replaced: u64) -> u64 {
         match &self.engine().backing {
             None => self.engine().cas_values.fresh(self.handle.id, replaced),
-            Some(backing) => {
-                self.replicated_cas(hash, replaced).unwrap_or_else(|| backing.version_above(replaced))
-            }
+            Some(backing) => self.fresh_version(&**backing, hash, replaced),
         }
+    }
+
+    /// The same with a store.
+    #[inline(never)]
+    fn fresh_version(&self, backing: &dyn Backing, hash: Hash, replaced: u64) -> u64 {
+        self.replicated_cas(hash, replaced).unwrap_or_else(|| backing.version_above(replaced))
     }
 
     /// The same where changes are replicated.
