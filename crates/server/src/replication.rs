@@ -14,12 +14,12 @@ mod publish;
 mod site;
 mod stream;
 mod subscribe;
+mod waiters;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::thread::{Builder, JoinHandle};
 
 use larder_replication::wire::Token;
@@ -95,7 +95,7 @@ impl Threads {
 
     /// Ends them. Call while the store's threads still run.
     pub fn stop(self) {
-        self.site.is_stopping.store(true, SeqCst);
+        self.site.stop();
         for thread in self.threads {
             thread.thread().unpark();
             let _ = thread.join();

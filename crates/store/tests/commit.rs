@@ -322,7 +322,7 @@ fn who_waits_is_not_kept_waiting_for_more_changes() {
     // Before the committer waits.
     journal.submit(journal.next_position(0), change(b"key", b"value", journal.version_above(0), true));
     journal.hurry();
-    journal.wait(minute, minute);
+    journal.wait(minute, || minute);
     let submit = &|thread: u64| {
         for number in 0..CHANGES {
             let position = journal.next_position(number);
@@ -341,7 +341,7 @@ fn who_waits_is_not_kept_waiting_for_more_changes() {
         }
         while !journal.is_applied(THREADS * CHANGES + 1) {
             if committer.step(0) != Step::Again {
-                journal.wait(minute, minute);
+                journal.wait(minute, || minute);
             }
         }
     });

@@ -32,8 +32,12 @@ impl CommitObserver {
 
 impl Observer for CommitObserver {
     fn on_progress(&self) {
-        for worker in self.persistence().into_iter().flat_map(Persistence::take_waiting) {
+        let Some(persistence) = self.persistence() else { return };
+        for worker in persistence.take_waiting() {
             (self.wake)(worker);
+        }
+        if let Some(site) = persistence.replication.get() {
+            site.on_progress();
         }
     }
 

@@ -15,6 +15,7 @@ use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
 use super::stream::PeerStream;
+use super::waiters::Until;
 use super::{Site, note};
 use crate::namespaces::is_replicated;
 use crate::shared::Shared;
@@ -22,16 +23,23 @@ use crate::startup::random;
 
 /// Accepts peers until the site stops.
 pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Site>) {
+    let waiter = match site.waiter() {
+        Ok(waiter) => waiter,
+        Err(error) => return tracing::error!("no peer is accepted: {error}"),
+    };
     let connections = Arc::new(AtomicUsize::new(0));
     let mut threads = Vec::new();
     while !site.is_stopping() {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) => {
-                if error.kind() != ErrorKind::WouldBlock {
+                let is_idle = error.kind() == ErrorKind::WouldBlock;
+                if !is_idle {
                     tracing::warn!("a peer cannot be accepted: {error}");
                 }
-                std::thread::sleep(ACCEPT_PAUSE);
+                if !is_idle || waiter.wait(listener, Until { position: 0, timeout: ACCEPT_MAX }).is_err() {
+                    std::thread::sleep(ACCEPT_PAUSE);
+                }
                 continue;
             }
         };
@@ -65,61 +73,50 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
         site.store.durable_sequence(),
         site.now(),
     );
-    let mut served = Served { shared, site, asked_for_sync: 0, registered: None };
+    let waiter = site.waiter()?;
+    let mut served = Served { shared, site, registered: None };
     let mut input = vec![0; INPUT_BYTES];
-    let mut pause = PAUSE_MIN;
-    while !publisher.is_closed() {
+    loop {
         if site.is_stopping() {
             publisher.stop();
         }
-        match stream.read(&mut input, pause)? {
-            Some(0) => break,
-            Some(count) => publisher.receive(&input[..count], site.now()),
-            None => {}
-        }
-        served.sync();
+        // Read before what it is about: then what becomes durable meanwhile ends the wait at once.
+        let durable = site.journal.durable();
         publisher.durable(site.store.durable_sequence());
         publisher.tick(site.now());
-        let mut is_busy = false;
         while let Some(action) = publisher.next_action() {
-            is_busy = true;
             served.perform(action, &mut publisher, &mut stream)?;
+        }
+        if publisher.is_closed() {
+            return Ok(());
         }
         if let Some(puller) = publisher.peer() {
             served.register(puller);
             site.with_puller(puller, |figures| figures.in_flight_bytes = publisher.in_flight_bytes() as u64);
         }
-        pause = if is_busy { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+        let until = Until { position: durable + 1, timeout: site.time_until(publisher.deadline_micros()) };
+        match stream.read(&mut input, &waiter, until)? {
+            Some(0) => return Ok(()),
+            Some(count) => publisher.receive(&input[..count], site.now()),
+            None => {}
+        }
     }
-    Ok(())
 }
 
 /// A connection that is served.
 struct Served<'s> {
     shared: &'s Shared,
     site: &'s Site,
-    /// A position of the journal; 0: none.
-    asked_for_sync: u64,
     /// The puller in whose figures it counts.
     registered: Option<u8>,
 }
 
 impl Served<'_> {
-    /// Only what is durable is sent: asks for that, one time after the other.
-    fn sync(&mut self) {
-        let site = self.site;
-        let is_waiting = !site.journal.is_applied(self.asked_for_sync);
-        if self.registered.is_some()
-            && !is_waiting
-            && site.store.last_sequence() > site.store.durable_sequence()
-        {
-            self.asked_for_sync = site.ask_for_sync();
-        }
-    }
-
     fn register(&mut self, puller: u8) {
         if self.registered.is_none() {
             self.registered = Some(puller);
+            // Only what is durable is sent.
+            self.site.journal.follow();
             self.site.with_puller(puller, |figures| figures.connections += 1);
         }
     }
@@ -287,6 +284,7 @@ impl Served<'_> {
 impl Drop for Served<'_> {
     fn drop(&mut self) {
         if let Some(puller) = self.registered {
+            self.site.journal.unfollow();
             self.site.with_puller(puller, |figures| {
                 figures.connections = figures.connections.saturating_sub(1);
                 figures.in_flight_bytes = 0;
@@ -369,8 +367,7 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
 
 /// Seven peers, and what is left of their connections before.
 const CONNECTIONS_MAX: usize = 32;
+const ACCEPT_MAX: Duration = Duration::from_secs(60);
+/// After a failure.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const INPUT_BYTES: usize = 64 << 10;
-/// Between looks at what is durable by now.
-pub(super) const PAUSE_MIN: Duration = Duration::from_millis(1);
-pub(super) const PAUSE_MAX: Duration = Duration::from_millis(16);

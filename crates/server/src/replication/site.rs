@@ -14,6 +14,7 @@ use larder_replication::wire::Token;
 use larder_store::commit::{Change, Journal, Kind, Outcome};
 use larder_store::{Retention, Store};
 
+use super::waiters::{Waiter, Waiters};
 use super::{ReplicationSettings, note};
 use crate::shared::Shared;
 
@@ -29,7 +30,8 @@ pub struct Site {
     /// Notes on their way, in the order of their positions.
     pending: Mutex<VecDeque<(u64, Noted)>>,
     start: Instant,
-    pub(super) is_stopping: AtomicBool,
+    is_stopping: AtomicBool,
+    waiters: Waiters,
     /// By address.
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
@@ -130,6 +132,7 @@ impl Site {
             pending: Mutex::default(),
             start: Instant::now(),
             is_stopping: AtomicBool::new(false),
+            waiters: Waiters::default(),
             peers: Mutex::default(),
             pullers: Mutex::default(),
         };
@@ -154,6 +157,27 @@ impl Site {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(SeqCst)
+    }
+
+    /// All threads end soon.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        self.waiters.wake_all();
+    }
+
+    /// For a thread that waits for a socket, and for the committer. Errors: no descriptor to be had.
+    pub(super) fn waiter(&self) -> io::Result<Waiter<'_>> {
+        self.waiters.register(&self.journal)
+    }
+
+    /// The committer has done something.
+    pub(crate) fn on_progress(&self) {
+        self.waiters.on_progress(&self.journal);
+    }
+
+    /// From now until then, on the clock of [`Now::micros`].
+    pub(super) fn time_until(&self, micros: u64) -> Duration {
+        Duration::from_micros(micros.saturating_sub(self.now().micros))
     }
 
     /// What there is of the own log.
@@ -232,6 +256,7 @@ impl Site {
         let position = self.journal.next_position_of_none();
         let change = Change::new(Kind::Nothing, b"", b"", true);
         self.journal.submit(position, change);
+        self.journal.hurry();
         position
     }
 
@@ -250,6 +275,7 @@ impl Site {
 
     /// Waits until the store has a position. False: the site stops.
     pub(super) fn wait_applied(&self, position: u64) -> bool {
+        self.journal.hurry();
         let mut pause = Duration::from_micros(20);
         while !self.journal.is_applied(position) {
             if self.is_stopping() {

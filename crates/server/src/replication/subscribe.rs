@@ -14,8 +14,8 @@ use larder_store::commit::Outcome;
 
 use super::Site;
 use super::apply::{Applied, Applier};
-use super::publish::{PAUSE_MAX, PAUSE_MIN};
 use super::stream::{PeerStream, ended};
+use super::waiters::Until;
 use crate::shared::Shared;
 use crate::startup::random;
 
@@ -72,14 +72,25 @@ impl Pull<'_, '_> {
         let (address, site) = (self.address, self.site);
         let mut stream = PeerStream::connect(address, self.shared, site)?;
         let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
+        let waiter = site.waiter()?;
         let mut input = vec![0; INPUT_BYTES];
-        let mut pause = PAUSE_MIN;
-        while !subscriber.is_closed() {
+        loop {
             if site.is_stopping() {
                 subscriber.stop();
             }
-            let received = stream.read(&mut input, pause)?;
-            match received {
+            self.confirm(&mut subscriber);
+            subscriber.tick(site.now());
+            while let Some(action) = subscriber.next_action() {
+                self.perform(action, &mut subscriber, &mut stream)?;
+            }
+            if subscriber.is_closed() {
+                return Ok(());
+            }
+            let until = Until {
+                position: self.unsynced.front().map_or(0, |(_, position)| *position),
+                timeout: site.time_until(subscriber.deadline_micros()),
+            };
+            match stream.read(&mut input, &waiter, until)? {
                 Some(0) => return Err(ended("the peer closed the connection")),
                 Some(count) => {
                     subscriber.receive(&input[..count], site.now());
@@ -89,18 +100,7 @@ impl Pull<'_, '_> {
                 }
                 None => {}
             }
-            self.confirm(&mut subscriber);
-            subscriber.tick(site.now());
-            while let Some(action) = subscriber.next_action() {
-                self.perform(action, &mut subscriber, &mut stream)?;
-            }
-            // Nothing else wakes it for what has become durable.
-            pause = match received.is_some() || !self.unsynced.is_empty() {
-                true => PAUSE_MIN,
-                false => (pause * 2).min(PAUSE_MAX),
-            };
         }
-        Ok(())
     }
 
     /// Confirms what is durable by now.

@@ -72,6 +72,8 @@ pub struct Committer {
     interval_micros: Option<u64>,
     /// When the oldest change that is not durable was applied.
     unsynced_since_micros: Option<u64>,
+    /// When the last sync began.
+    synced_micros: u64,
     /// When a failed append is tried again.
     retry_micros: u64,
     batch: Vec<Change>,
@@ -95,6 +97,7 @@ impl Committer {
             observer,
             interval_micros,
             unsynced_since_micros: None,
+            synced_micros: 0,
             retry_micros: 0,
             batch: Vec::new(),
             floor_kept: 0,
@@ -105,6 +108,7 @@ impl Committer {
     /// Does what there is to do. The time is any that does not go back.
     pub fn step(&mut self, now_micros: u64) -> Step {
         if let Some((changes, bytes)) = self.appended.take() {
+            self.synced_micros = now_micros;
             if self.sync() {
                 self.observer.on_commit(changes, bytes, true);
             }
@@ -145,6 +149,7 @@ impl Committer {
     fn commit(&mut self, now_micros: u64) -> Step {
         // Before more is taken: under load there always is more.
         if self.sync_due_micros().is_some_and(|due| due <= now_micros) {
+            self.synced_micros = now_micros;
             self.sync();
             return Step::Again;
         }
@@ -186,7 +191,24 @@ impl Committer {
 
     /// When what was applied is to be made durable; `None`: all is, or nobody asks for it.
     fn sync_due_micros(&self) -> Option<u64> {
-        Some(self.unsynced_since_micros?.saturating_add(self.interval_micros?))
+        let since_micros = self.unsynced_since_micros?;
+        let by_interval = self.interval_micros.map(|interval| since_micros.saturating_add(interval));
+        let by_followers = self.journal.is_followed().then(|| since_micros.max(self.followed_due_micros()));
+        by_interval.into_iter().chain(by_followers).min()
+    }
+
+    /// From when on followers get the next sync.
+    fn followed_due_micros(&self) -> u64 {
+        self.synced_micros.saturating_add(FOLLOWED_PAUSE_MICROS)
+    }
+
+    /// How long changes that nobody waits for are to be gathered before the next step: a wake-up and an append for each
+    /// would cost more than the change. Followers wait for the pause after the last sync only.
+    pub fn linger_micros(&self, now_micros: u64) -> u64 {
+        match self.journal.is_followed() {
+            true => self.followed_due_micros().saturating_sub(now_micros),
+            false => LINGER_MICROS,
+        }
     }
 
     /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.
@@ -284,3 +306,6 @@ const BATCH_CHANGES_MAX: usize = 4096;
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 const _: () = assert!(BATCH_BYTES_MAX < crate::BATCH_BYTES_MAX as u64);
 const RETRY_MICROS: u64 = 200_000;
+const LINGER_MICROS: u64 = 300;
+/// Between two syncs for followers: what a sync costs is shared by the changes of that time.
+const FOLLOWED_PAUSE_MICROS: u64 = 500;
