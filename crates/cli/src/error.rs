@@ -122,6 +122,10 @@ const LINES: &[(&str, &str)] = &[
         "The file of --namespaces lets no client change keys with this prefix.",
     ),
     (
+        "SERVER_ERROR new site takes no changes before it has heard all others",
+        "Reads go on. stats replication says which peer is not connected, or is still copied: see docs/replication.md.",
+    ),
+    (
         "SERVER_ERROR namespace is over its disk quota",
         "Its items take the disk that the file of --namespaces allows: delete or flush some, or raise its disk.",
     ),
@@ -209,6 +213,7 @@ mod tests {
         for error in [
             Error::ReadOnly,
             Error::NotForUser,
+            Error::NewSite,
             Error::OverDiskQuota,
             Error::StoreFull,
             Error::StoreReadOnly,

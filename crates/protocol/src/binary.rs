@@ -471,7 +471,9 @@ impl Status {
             Error::OutOfMemoryStoring | Error::OutOfMemory | Error::StoreFull | Error::OverDiskQuota => {
                 Self::OutOfMemory
             }
-            Error::StoreReadOnly | Error::StoreFailed | Error::StoreUnreadable => Self::Internal,
+            Error::StoreReadOnly | Error::StoreFailed | Error::StoreUnreadable | Error::NewSite => {
+                Self::Internal
+            }
             Error::FlushNotAllowed
             | Error::Unauthenticated
             | Error::NotForUser

@@ -131,6 +131,8 @@ pub enum Error {
     ReadOnly,
     /// A command in a namespace that its user may not use so.
     NotForUser,
+    /// A change at a site that is new, and does not know enough of the other sites yet.
+    NewSite,
     /// A store of a value in a namespace that has used up its quota of disk.
     OverDiskQuota,
     /// A change for which the disk of the store has no room.
@@ -222,6 +224,7 @@ impl Error {
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::ReadOnly => "SERVER_ERROR namespace is read-only",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
+            Self::NewSite => "SERVER_ERROR new site takes no changes before it has heard all others",
             Self::OverDiskQuota => "SERVER_ERROR namespace is over its disk quota",
             Self::StoreFull => "SERVER_ERROR store is full",
             Self::StoreReadOnly => "SERVER_ERROR store is read-only after a failed write",
@@ -249,6 +252,7 @@ impl Error {
         matches!(
             self,
             Self::ReadOnly
+                | Self::NewSite
                 | Self::OverDiskQuota
                 | Self::StoreFull
                 | Self::StoreReadOnly

@@ -307,6 +307,12 @@ impl Persistence {
         found
     }
 
+    /// True as long as this is a new one of several sites, which takes no changes of what is replicated.
+    #[inline]
+    pub(crate) fn is_new_site(&self) -> bool {
+        self.replication.get().is_some_and(|site| site.is_new())
+    }
+
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.
     pub(crate) fn admit(&self) -> Result<(), Option<Error>> {
         self.journal.admit().map_err(|refusal| match refusal {

@@ -154,6 +154,7 @@ pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
         Error::OverDiskQuota => (507, "the namespace is over its disk quota"),
         Error::StoreFull => (507, "the store is full"),
         Error::StoreReadOnly => (503, "the store is read-only after a failed write"),
+        Error::NewSite => (503, "the site is new, and takes no changes before it has heard all others"),
         Error::StoreFailed => (503, "the store cannot write"),
         Error::StoreUnreadable => (500, "the store cannot read this item"),
         Error::ReadOnly => (403, "the namespace is read-only"),

@@ -90,10 +90,13 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         Ok(operate(place.guard))
     }
 
-    /// Whether a change may be made now: each that the store is told of asks first.
-    pub(super) fn admit(&self) -> Result<(), Unanswered> {
+    /// Whether a change of an item of this namespace may be made now: each that the store is told of asks first.
+    pub(super) fn admit(&self, number: u8) -> Result<(), Unanswered> {
         self.refuse_datagram()?;
         let Some(persistence) = &self.cx.shared.persistence else { return Ok(()) };
+        if persistence.is_new_site() && self.cx.shared.is_replicated(number) {
+            return Err(Unanswered::Refused(Error::NewSite));
+        }
         // Read before what it is about: then no change of that is missed.
         let progress = persistence.journal.progress();
         persistence.admit().map_err(|error| match error {
@@ -126,11 +129,11 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         // Held until the operation is done.
         let _admitted = match intent {
             Intent::Change => {
-                self.admit()?;
+                self.admit(place.number())?;
                 None
             }
             Intent::Store { value_bytes } => {
-                self.admit()?;
+                self.admit(place.number())?;
                 admit_to_disk(persistence, place, key, value_bytes)?
             }
             Intent::Read => {
@@ -174,8 +177,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
 
     /// False: a store is behind this engine, and takes no changes now.
     pub(super) fn may_change(&self, place: &Place<'_>) -> bool {
-        !place.guard.is_backed()
-            || self.cx.shared.persistence.as_ref().is_none_or(|store| store.admit().is_ok())
+        !place.guard.is_backed() || self.admit(place.number()).is_ok()
     }
 
     /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got

@@ -205,7 +205,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     #[cold]
     fn refuse_unasked(&mut self, store: command::Store<'_>, place: &Place<'t>, error: Error) -> Refused<'t> {
         if store.removes_on_refusal && StoreAccess::is_behind(place) {
-            match self.store.admit() {
+            match self.store.admit(place.number()) {
                 Ok(()) => {}
                 Err(Unanswered::Wait(waiting)) => return Err(waiting),
                 Err(Unanswered::Refused(error)) => return Ok(Reply::Error(error)),

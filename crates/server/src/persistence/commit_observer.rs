@@ -50,6 +50,10 @@ impl Observer for CommitObserver {
         }
     }
 
+    fn on_overruled(&self, change: &Change) {
+        self.on_lost(change);
+    }
+
     fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool) {
         if let Some(persistence) = self.persistence() {
             persistence.meters.committer.commit(changes as u64, bytes, is_durable);

@@ -154,7 +154,7 @@ impl<'s> Applier<'s> {
             let guard = handle.pin(self.shared.clock.now());
             if let Some(position) = guard.overtake(key, hash, position, joined.highest_version()) {
                 drop(guard);
-                site.journal.submit(position, change);
+                site.journal.submit(position, change.unfollowed());
                 positions.push(position);
                 return Ok(is_conflict);
             }
@@ -177,6 +177,9 @@ impl<'s> Applier<'s> {
             };
             return Ok(Some(Change::new(kind, key, b"", false)));
         };
+        if expiry_value_version > version {
+            self.site.journal.await_value(expiry_value_version);
+        }
         let kind = Kind::Put {
             client_flags: item.client_flags,
             exptime_secs,
@@ -232,7 +235,7 @@ impl<'s> Applier<'s> {
                 journal.raise_replicated_versions(version);
                 let position = journal.next_position_of_all();
                 let change = Change::flush_below(&prefix, Arc::clone(&exceptions), version, false);
-                journal.submit(position, change);
+                journal.submit(position, change.unfollowed());
                 position
             });
             positions.push(position);

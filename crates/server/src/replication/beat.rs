@@ -38,6 +38,7 @@ fn beat(shared: &Shared, site: &Site) {
         std::thread::sleep(PAUSE);
     }
     site.keep_beat(beat);
+    site.journal.note_arrived(site.horizon());
     if let Err(error) = site.retain() {
         tracing::error!("the store cannot keep what other sites need: {error}");
     }

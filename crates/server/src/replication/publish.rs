@@ -154,7 +154,11 @@ impl Served<'_> {
                 publisher.copy_begun(CopyStart { extent, position: Vec::new() });
             }
             PublisherAction::ReadCopy { position, bytes_max, horizon } => {
-                publisher.copy_read(self.read_copy(&position, bytes_max, horizon)?);
+                let read = self.read_copy(&position, bytes_max, horizon)?;
+                if read.appended > site.store.durable_sequence() {
+                    site.ask_for_sync();
+                }
+                publisher.copy_read(read);
             }
             PublisherAction::Confirmed { site: puller, sequence } => {
                 site.members().note_confirmed(puller, sequence);
@@ -184,6 +188,8 @@ impl Served<'_> {
         let (site, number) = (self.site, self.site.settings.site);
         let table = self.shared.namespaces.table();
         let (mut body, mut failed, mut trusts_undurable) = (Vec::new(), None, false);
+        // Of those that are read now the last, unless a later one is durable.
+        let (mut beat, newest_clock) = (None, site.members().clock());
         let read = site.store.read_log(after, bytes_max, &mut |entry| match entry.entry {
             larder_store::Entry::Flush { prefix, except, version, by: FlushBy::Version }
                 if site_of(version) == number =>
@@ -192,9 +198,7 @@ impl Served<'_> {
                 Entry::Flush { prefix, exceptions, version }.encode(&mut body);
             }
             larder_store::Entry::Note { name: note::BEAT, value } => {
-                if let Some(beat) = note::decode_beat(value) {
-                    Entry::Beat(beat).encode(&mut body);
-                }
+                beat = note::decode_beat(value).filter(|beat| beat.clock >= newest_clock);
             }
             _ => {
                 if let Some((key, state)) = state_of_entry(&entry.entry)
@@ -214,6 +218,9 @@ impl Served<'_> {
         });
         if let Some(error) = failed {
             return Err(io::Error::other(error));
+        }
+        if let Some(beat) = beat {
+            Entry::Beat(beat).encode(&mut body);
         }
         if trusts_undurable && !site.wait_durable(site.ask_for_sync()) {
             return Err(io::Error::other("the store failed"));

@@ -31,6 +31,8 @@ pub struct Site {
     pending: Mutex<VecDeque<(u64, Noted)>>,
     start: Instant,
     is_stopping: AtomicBool,
+    /// Its store is new, and it has not heard all others yet: it takes no changes.
+    is_new: AtomicBool,
     waiters: Waiters,
     /// By address.
     peers: Mutex<BTreeMap<String, PeerFigures>>,
@@ -89,6 +91,7 @@ impl Site {
         let (journal, store) = (Arc::clone(&persistence.journal), Arc::clone(store));
         let incarnation = store.incarnation();
         let unsupported = |error: larder_store::Error| io::Error::other(format!("--site: {error}"));
+        let store_is_new = store.note(note::READY).is_none();
         let beat = store.note(note::BEAT).and_then(|bytes| note::decode_beat(&bytes)).unwrap_or_default();
         let own = store.note(note::OWN).and_then(|bytes| note::decode_own(&bytes));
         let is_restored = own.is_some_and(|(site, known)| site == settings.site && known != incarnation);
@@ -118,10 +121,13 @@ impl Site {
             let micros = journal.unix_micros() + RESTORED_MICROS;
             journal.raise_replicated_versions(version_at(micros, settings.site));
         }
+        // Expiries from before the start may wait for values.
+        journal.await_value(store.highest_version());
         journal.raise_replicated_versions(beat.clock.max(members.highest_horizon()));
         let token = token.unwrap_or_else(|| Token::new(Vec::new()));
         let mut link = link::Settings::new(settings.site, incarnation, token);
         link.body_bytes_max = link.body_bytes_max.max(shared.settings.item_bytes_max as usize + (1 << 20));
+        let peers = settings.peers.iter().map(|address| (address.clone(), PeerFigures::default())).collect();
         let live = positions.iter().copied().map(|position| (position.site, position)).collect();
         let site = Self {
             settings: Arc::new(link),
@@ -132,14 +138,18 @@ impl Site {
             pending: Mutex::default(),
             start: Instant::now(),
             is_stopping: AtomicBool::new(false),
+            is_new: AtomicBool::new(store_is_new),
             waiters: Waiters::default(),
-            peers: Mutex::default(),
+            peers: Mutex::new(peers),
             pullers: Mutex::default(),
         };
         if is_restored {
             positions.iter().for_each(|position| {
                 site.keep_standing(*position);
             });
+        }
+        if settings.peers.is_empty() {
+            site.end_being_new();
         }
         site.submit_note(note::OWN, &note::encode_own(settings.site, incarnation), true);
         Ok(site)
@@ -204,6 +214,27 @@ impl Site {
         members
     }
 
+    /// True as long as the site takes no changes: it would give versions below horizons of others.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new.load(Relaxed)
+    }
+
+    /// Takes changes from here on, if this site has heard all others out of their own logs: an address of which nobody
+    /// has answered may be that of one more.
+    pub(super) fn end_being_new_if_all_are_heard(&self) {
+        let are_known = lock(&self.peers).values().all(|peer| peer.site != 0 && !peer.is_copying);
+        if self.is_new() && are_known && self.members().has_heard_all() {
+            tracing::info!("this site has heard all others, and takes changes from now on");
+            self.end_being_new();
+        }
+    }
+
+    fn end_being_new(&self) {
+        if self.is_new.swap(false, Relaxed) {
+            self.submit_note(note::READY, b"", false);
+        }
+    }
+
     /// What is known of another site, durably or not.
     pub(super) fn live(&self, site: u8) -> Option<Position> {
         lock(&self.live).get(&site).copied()
@@ -247,7 +278,7 @@ impl Site {
 
     fn submit_note(&self, name: &[u8], bytes: &[u8], is_sync: bool) -> u64 {
         let position = self.journal.next_position_of_none();
-        self.journal.submit(position, Change::new(Kind::Note, name, bytes, is_sync));
+        self.journal.submit(position, Change::new(Kind::Note, name, bytes, is_sync).unfollowed());
         position
     }
 

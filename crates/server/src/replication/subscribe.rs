@@ -112,6 +112,9 @@ impl Pull<'_, '_> {
                 Outcome::Lost => return subscriber.stop(),
             }
             self.unsynced.pop_front();
+            if self.site.is_new() {
+                self.site.end_being_new_if_all_are_heard();
+            }
         }
     }
 

@@ -265,6 +265,25 @@ impl Journal {
         }
     }
 
+    /// The expiry of a key waits for a value of this version, which another site gave: a touch of the older value that
+    /// is there does not replace it. Call before the change is submitted that brings this expiry.
+    pub fn await_value(&self, version: u64) {
+        if let Some(known) = &self.known {
+            known.await_value(version);
+        }
+    }
+
+    /// All values of all sites up to this version are here.
+    pub fn note_arrived(&self, version: u64) {
+        if let Some(known) = &self.known {
+            known.note_arrived(version);
+        }
+    }
+
+    pub(super) fn may_await_above(&self, version: u64) -> bool {
+        self.known.as_ref().is_some_and(|known| known.may_await_above(version))
+    }
+
     /// The wall clock of versions.
     pub fn unix_micros(&self) -> u64 {
         self.clock.unix_micros()

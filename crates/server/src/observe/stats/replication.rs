@@ -10,6 +10,7 @@ use crate::shared::Shared;
 pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     let site = shared.persistence.as_ref()?.replication.get()?;
     lines.add("site", site.number());
+    lines.add("takes_changes", yes_no(!site.is_new()));
     let durable = site.durable_sequence();
     lines.add("log_durable_sequence", durable);
     let horizon = site.horizon();
