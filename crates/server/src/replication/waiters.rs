@@ -109,3 +109,77 @@ impl Drop for Waiter<'_> {
         lock(&self.waiters.all).retain(|waiting| !Arc::ptr_eq(waiting, &self.waiting));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use larder_store::commit::{Change, Clock, Committer, JournalConfig, Observer};
+    use larder_store::{Error, MemoryStore};
+
+    use super::*;
+
+    struct Still;
+
+    impl Clock for Still {
+        fn unix_micros(&self) -> u64 {
+            1_800_000_000_000_000
+        }
+    }
+
+    struct Telling(Arc<Journal>, Arc<Waiters>);
+
+    impl Observer for Telling {
+        fn on_progress(&self) {
+            self.1.on_progress(&self.0);
+        }
+
+        fn on_lost(&self, _change: &Change) {}
+
+        fn on_commit(&self, _changes: usize, _bytes: u64, _is_durable: bool) {}
+
+        fn on_error(&self, _error: &Error) {}
+    }
+
+    /// Without the wake-up each wait would take a minute.
+    #[test]
+    fn a_wait_ends_with_the_position_or_the_socket() {
+        let journal = Arc::new(Journal::new(JournalConfig {
+            bytes_max: 1 << 20,
+            changes_max: 64,
+            site: 1,
+            highest_version: 0,
+            clock: Box::new(Still),
+        }));
+        let waiters = Arc::<Waiters>::default();
+        let telling = Arc::new(Telling(Arc::clone(&journal), Arc::clone(&waiters)));
+        let store = Arc::new(MemoryStore::new());
+        let mut committer = Committer::new(Arc::clone(&journal), store, telling, None);
+        let (socket, mut other) = UnixStream::pair().expect("there are descriptors");
+        let waiter = waiters.register(&journal).expect("there are descriptors");
+        let minute = Duration::from_secs(60);
+        let since = std::time::Instant::now();
+        for _ in 0..100 {
+            let position = journal.next_position_of_none();
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| waiter.wait(&socket, Until { position, timeout: minute }));
+                journal.submit(position, Change::new(larder_store::commit::Kind::Nothing, b"", b"", true));
+                while journal.outcome(position) == Outcome::Pending {
+                    committer.step(0);
+                }
+                assert!(!waiting.join().expect("no panic").expect("it waits"), "nothing is to be read");
+            });
+        }
+        // A position that never comes.
+        let position = journal.next_position_of_none();
+        std::io::Write::write_all(&mut other, b"x").expect("it is open");
+        assert!(waiter.wait(&socket, Until { position, timeout: minute }).expect("it waits"));
+        assert!(since.elapsed() < minute);
+        // Nobody waits: nothing is signalled.
+        waiters.on_progress(&journal);
+        let ready = Until { position: 0, timeout: Duration::ZERO };
+        assert!(waiter.wait(&socket, ready).expect("it waits"), "the byte is still there");
+        drop(waiter);
+        assert!(lock(&waiters.all).is_empty());
+    }
+}

@@ -95,6 +95,25 @@ impl Client {
         figures
     }
 
+    /// What `stats replication` says of that.
+    pub(crate) fn takes_changes(&mut self) -> bool {
+        self.figures().contains("STAT takes_changes yes\n")
+    }
+
+    /// The status that a set of the binary dialect is answered with.
+    pub(crate) fn set_by_binary(&mut self, key: &str, value: &str) -> u16 {
+        let mut request = vec![0x80, 0x01, 0, key.len() as u8, 8, 0, 0, 0];
+        request.extend((8 + key.len() as u32 + value.len() as u32).to_be_bytes());
+        request.extend([0; 4 + 8 + 8]);
+        request.extend(key.bytes().chain(value.bytes()));
+        let address = self.0.get_ref().peer_addr().expect("it is connected");
+        let mut stream = TcpStream::connect(address).expect("larderd listens");
+        stream.write_all(&request).expect("larderd reads");
+        let mut header = [0; 24];
+        stream.read_exact(&mut header).expect("larderd answers");
+        u16::from_be_bytes([header[6], header[7]])
+    }
+
     /// The sum of the numbers of `stats replication` whose names end so.
     pub(crate) fn stat(&mut self, suffix: &str) -> u64 {
         let mut line = self.ask("stats replication\r\n");
