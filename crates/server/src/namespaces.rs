@@ -80,9 +80,14 @@ pub(crate) struct Report {
 impl Report {
     /// The prefix; of the default what it is flushed by.
     pub(crate) fn name(&self) -> String {
-        let name = if self.prefix.is_empty() { WITHOUT_PREFIX } else { &self.prefix };
-        String::from_utf8_lossy(name).into_owned()
+        name_of(&self.prefix)
     }
+}
+
+/// The name of the namespace with this prefix, to people: the prefix; of the default what it is flushed by.
+pub(crate) fn name_of(prefix: &[u8]) -> String {
+    let name = if prefix.is_empty() { WITHOUT_PREFIX } else { prefix };
+    String::from_utf8_lossy(name).into_owned()
 }
 
 impl Namespaces {

@@ -11,6 +11,7 @@ mod apply;
 mod beat;
 mod note;
 mod publish;
+pub(crate) mod report;
 mod site;
 mod stream;
 mod subscribe;
@@ -25,6 +26,7 @@ use std::thread::{Builder, JoinHandle};
 use larder_replication::wire::Token;
 
 pub use self::site::Site;
+pub(crate) use self::site::{PeerFigures, PullerFigures};
 use crate::shared::Shared;
 
 /// One site of several (`--site` and what belongs to it).

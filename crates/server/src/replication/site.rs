@@ -44,6 +44,8 @@ pub(crate) struct PeerFigures {
     pub(crate) is_connected: bool,
     /// A copy is being taken.
     pub(crate) is_copying: bool,
+    /// Whole ones, since the start.
+    pub(crate) copies: u64,
     /// Of copies, since the start.
     pub(crate) copied_pieces: u64,
     pub(crate) copied_bytes: u64,
@@ -51,6 +53,8 @@ pub(crate) struct PeerFigures {
     pub(crate) entries: u64,
     pub(crate) bytes: u64,
     pub(crate) conflicts: u64,
+    /// Times that its log did not follow what this site has of it, and the connection was given up.
+    pub(crate) gaps: u64,
     /// The highest version that was applied, of an entry or a beat.
     pub(crate) newest_version: u64,
     /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
@@ -322,7 +326,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What slow peers make a site keep of its log.
-const LOG_BYTES_MAX: u64 = 4 << 30;
+pub(super) const LOG_BYTES_MAX: u64 = 4 << 30;
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
 const WAIT: Duration = Duration::from_micros(500);

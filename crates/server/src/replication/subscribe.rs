@@ -220,7 +220,10 @@ impl Pull<'_, '_> {
         let position = site.live(self.peer).unwrap_or_default();
         match batch.fit(self.incarnation, position.cursor) {
             _ if position.standing != Standing::In => return Ok(false),
-            Fit::Gap => return Ok(false),
+            Fit::Gap => {
+                site.with_peer(self.address, |figures| figures.gaps += 1);
+                return Ok(false);
+            }
             Fit::Known => return Ok(true),
             Fit::Next => {}
         }
@@ -262,7 +265,10 @@ impl Pull<'_, '_> {
         if !site.wait_durable(note) {
             return Err(io::Error::other("the store could not keep the copy"));
         }
-        site.with_peer(self.address, |figures| figures.is_copying = false);
+        site.with_peer(self.address, |figures| {
+            figures.is_copying = false;
+            figures.copies += 1;
+        });
         tracing::info!(site = self.peer, "the copy of the peer is complete");
         Ok(cursor)
     }
