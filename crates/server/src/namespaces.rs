@@ -73,6 +73,8 @@ pub(crate) struct Report {
     /// Of a namespace of the store, where that is counted.
     pub(crate) disk: Option<DiskUse>,
     pub(crate) disk_limit_bytes: Option<u64>,
+    /// Concurrent changes of which one was lost; where other sites are told of the namespace.
+    pub(crate) conflicts: Option<u64>,
     pub(crate) engine: Stats,
     pub(crate) totals: NamespaceTotals,
 }
@@ -227,6 +229,10 @@ impl Namespaces {
                     .filter(|_| policy.keep == Keep::Store)
                     .and_then(|persistence| persistence.disk_quotas.used(number)),
                 disk_limit_bytes: policy.disk_bytes,
+                conflicts: persistence
+                    .and_then(|persistence| persistence.replication.get())
+                    .filter(|_| is_replicated(&table, number))
+                    .map(|site| site.conflicts_of(number)),
                 engine: engine.stats(),
                 totals: baseline.get(at).map_or(totals, |earlier| totals.since(earlier)),
             }

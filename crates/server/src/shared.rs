@@ -91,8 +91,8 @@ impl Shared {
         Ok(Self {
             observers,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
-            // The control thread writes lines, too.
-            log: Log::new(settings.threads + 1, settings.worker_logbuf_bytes as usize),
+            // The control thread writes lines, too, and the threads of replication.
+            log: Log::new(settings.threads + 2, settings.worker_logbuf_bytes as usize),
             prefixes: Prefixes::new(settings.threads, settings.prefix_delimiter),
             connection_table: ConnectionTable::default(),
             turned_away: Rarely::default(),
@@ -184,6 +184,11 @@ impl Shared {
         if self.observers.wants(event.stream()) {
             self.log.tell(thread, event, &self.control_wake);
         }
+    }
+
+    /// Reports what happened between sites to the watchers, if there are any.
+    pub(crate) fn tell_of_sites(&self, event: &Event<'_>) {
+        self.tell(self.settings.threads + 1, event);
     }
 
     /// Reports the evictions of a thread's handles to the watchers, if there are any, and sets whether the handles

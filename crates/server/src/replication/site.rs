@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_policy::NAMESPACES_MAX;
 use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
 use larder_replication::members::{Cursor, Members, Position};
@@ -34,6 +35,8 @@ pub struct Site {
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
     pullers: Mutex<BTreeMap<u8, PullerFigures>>,
+    /// Since the start, by the numbers of the namespaces.
+    conflicts: [AtomicU64; NAMESPACES_MAX + 1],
 }
 
 /// What this site knows of a peer that it pulls from.
@@ -136,6 +139,7 @@ impl Site {
             is_stopping: AtomicBool::new(false),
             peers: Mutex::default(),
             pullers: Mutex::default(),
+            conflicts: [const { AtomicU64::new(0) }; NAMESPACES_MAX + 1],
         };
         if is_restored {
             positions.iter().for_each(|position| {
@@ -279,14 +283,26 @@ impl Site {
         })
     }
 
-    /// Changes the figures of a peer.
-    pub(super) fn with_peer(&self, address: &str, change: impl FnOnce(&mut PeerFigures)) {
-        change(lock(&self.peers).entry(address.to_owned()).or_default());
+    /// Reads or changes the figures of a peer.
+    pub(super) fn with_peer<R>(&self, address: &str, change: impl FnOnce(&mut PeerFigures) -> R) -> R {
+        change(lock(&self.peers).entry(address.to_owned()).or_default())
     }
 
     /// Changes the figures of a site that pulls.
     pub(super) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
         change(lock(&self.pullers).entry(site).or_default());
+    }
+
+    /// Counts a conflict of a key of this namespace.
+    pub(super) fn count_conflict(&self, number: u8) {
+        if let Some(count) = self.conflicts.get(usize::from(number)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Conflicts of keys of this namespace, since the start.
+    pub(crate) fn conflicts_of(&self, number: u8) -> u64 {
+        self.conflicts.get(usize::from(number)).map_or(0, |count| count.load(Relaxed))
     }
 
     /// What is known of the peers, by address.

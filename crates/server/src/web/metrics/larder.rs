@@ -43,6 +43,8 @@ fn namespaces(state: &State, text: &mut Text) {
     where_known(Metric::gauge("larder_namespace_disk_bytes", disk), |report| Some(report.disk?.bytes));
     let limit = "What the items of the namespace may take in the store.";
     where_known(Metric::gauge("larder_namespace_disk_limit_bytes", limit), |report| report.disk_limit_bytes);
+    let conflicts = "Concurrent changes of which one was lost, as far as this site met both.";
+    where_known(Metric::counter("larder_namespace_conflicts_total", conflicts), |report| report.conflicts);
     let mut by_namespace = |metric: Metric, of: fn(&Report) -> u64| {
         let mut samples = text.metric(&metric);
         for (report, name) in reports.iter().zip(&names) {
