@@ -129,6 +129,8 @@ pub enum Error {
     TooLargeForUdp,
     /// A change in a namespace that is read-only.
     ReadOnly,
+    /// A change while the server is read-only for maintenance.
+    Maintenance,
     /// A command in a namespace that its user may not use so.
     NotForUser,
     /// A store of a value in a namespace that has used up its quota of disk.
@@ -221,6 +223,7 @@ impl Error {
             Self::NotOverUdp => "CLIENT_ERROR not over UDP",
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::ReadOnly => "SERVER_ERROR namespace is read-only",
+            Self::Maintenance => "SERVER_ERROR read-only for maintenance",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
             Self::OverDiskQuota => "SERVER_ERROR namespace is over its disk quota",
             Self::StoreFull => "SERVER_ERROR store is full",
@@ -249,6 +252,7 @@ impl Error {
         matches!(
             self,
             Self::ReadOnly
+                | Self::Maintenance
                 | Self::OverDiskQuota
                 | Self::StoreFull
                 | Self::StoreReadOnly

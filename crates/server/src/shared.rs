@@ -88,6 +88,7 @@ impl Shared {
         let observers = ObserverFlags::default();
         observers.set_verbose(settings.journal.is_verbose(settings.verbosity));
         observers.set_counts_prefixes(settings.detail);
+        observers.set_read_only(settings.read_only);
         Ok(Self {
             observers,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
@@ -165,6 +166,20 @@ impl Shared {
         self.verbosity.store(level, Relaxed);
         journal::set_verbosity(&self.settings.journal, level);
         self.observers.set_verbose(self.settings.journal.is_verbose(level));
+    }
+
+    /// True if clients' changes are refused, for maintenance.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.observers.is_read_only()
+    }
+
+    /// Refuses clients' changes from now on, or takes them again. Those of other sites are applied all the same.
+    pub(crate) fn set_read_only(&self, is_on: bool) {
+        if self.is_read_only() != is_on {
+            let what = if is_on { "changes are refused from now on" } else { "changes are taken again" };
+            tracing::warn!(read_only = is_on, "{what}");
+        }
+        self.observers.set_read_only(is_on);
     }
 
     /// Requests a stop. Returns at once; the process ends within about a second.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larder_policy::Keep;
-use larder_protocol::{KEY_BYTES_MAX, Key, number};
+use larder_protocol::{Error, KEY_BYTES_MAX, Key, number};
 use larder_store::commit::Outcome;
 use serde::Serialize;
 use tokio::time::sleep;
@@ -65,6 +65,9 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     let prefix = parameter(query, "prefix").and_then(Key::percent).ok_or(Refused::BadQuery)?;
     if !shared.settings.flush_all {
         return Err(Refused::NotAllowed);
+    }
+    if shared.is_read_only() {
+        return Err(Refused::Answered(Error::Maintenance));
     }
     let mut buffer = [0; KEY_BYTES_MAX];
     let number = shared.namespaces.named(prefix.bytes(&mut buffer)).ok_or(Refused::NoSuchNamespace)?;

@@ -13,6 +13,11 @@ pub(super) fn write(state: &State, text: &mut Text) {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let labels = [("version", crate::LARDER_VERSION), ("arch", std::env::consts::ARCH), ("profile", profile)];
     text.metric(&build).add(&labels, 1);
+    let help = "1 while changes are refused for maintenance.";
+    text.single(&Metric::gauge("larder_read_only", help), u8::from(state.shared.is_read_only()));
+    let help = "Changes refused for maintenance.";
+    let refused = state.shared.totals().refused_maintenance;
+    text.single(&Metric::counter("larder_refused_read_only_total", help), refused);
     latencies(state, text);
     memory(state, text);
     queues(state, text);
