@@ -23,7 +23,7 @@ export function showSites(report) {
       : "All are connected, and have what there is."}`;
   $("sites-words").classList.toggle("bad", troubled.length > 0);
   const notes = [
-    report.horizon_unix_secs ? `Every site has all changes up to ${clock(report.horizon_unix_secs)}.`
+    report.horizon_unix_secs ? `Every site that it knows has all changes up to ${clock(report.horizon_unix_secs)}.`
       : "Not all sites have been heard yet.",
     report.left_out.length ? `Not kept in the store, and not replicated: ${report.left_out.join(", ")}.` : "",
   ];
@@ -36,9 +36,11 @@ function row(site, report) {
   name.scope = "row";
   const wrong = trouble(site);
   const state = element("td", wrong ? "bad" : "", element("span", "reason", wrong ?? "connected"));
-  const kept = `${bytes(site.log_kept_bytes)} of ${bytes(report.log_kept_bytes_max)}`;
+  const isKnown = site.site !== 0;
+  const kept = isKnown ? `${bytes(site.log_kept_bytes)} of ${bytes(report.log_kept_bytes_max)}` : "–";
+  const ahead = site.ahead_micros ? `${duration(site.ahead_micros / 1e6)} ahead` : "in time";
   const texts = [micros(site.lag_micros), count(site.entries_behind), kept, count(site.conflicts),
-    site.ahead_micros ? `${duration(site.ahead_micros / 1e6)} ahead` : "in time"];
+    isKnown ? ahead : "–"];
   return element("tr", "", name, element("td", "", site.address ?? "–"), state, ...texts.map((text, column) => {
     const cell = element("td", "n", text);
     cell.dataset.heading = NUMBERS[column];
