@@ -212,6 +212,7 @@ mod tests {
         let generic = ["SERVER_ERROR x", "CLIENT_ERROR x"].map(|line| meaning(line).expect("is known"));
         for error in [
             Error::ReadOnly,
+            Error::Maintenance,
             Error::NotForUser,
             Error::NewSite,
             Error::OverDiskQuota,

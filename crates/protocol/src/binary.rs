@@ -481,7 +481,7 @@ impl Status {
             | Error::BadAuthToken
             | Error::BadAuthTermination
             | Error::AuthTokenTooLong => Self::AuthError,
-            Error::NotOverUdp | Error::ReadOnly => Self::NotSupported,
+            Error::NotOverUdp | Error::ReadOnly | Error::Maintenance => Self::NotSupported,
             _ => Self::Invalid,
         }
     }

@@ -129,6 +129,8 @@ pub enum Error {
     TooLargeForUdp,
     /// A change in a namespace that is read-only.
     ReadOnly,
+    /// A change while the server is read-only for maintenance.
+    Maintenance,
     /// A command in a namespace that its user may not use so.
     NotForUser,
     /// A change at a site that is new, and does not know enough of the other sites yet.
@@ -223,6 +225,7 @@ impl Error {
             Self::NotOverUdp => "CLIENT_ERROR not over UDP",
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::ReadOnly => "SERVER_ERROR namespace is read-only",
+            Self::Maintenance => "SERVER_ERROR read-only for maintenance",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
             Self::NewSite => "SERVER_ERROR new site takes no changes before it has heard all others",
             Self::OverDiskQuota => "SERVER_ERROR namespace is over its disk quota",
@@ -253,6 +256,7 @@ impl Error {
             self,
             Self::ReadOnly
                 | Self::NewSite
+                | Self::Maintenance
                 | Self::OverDiskQuota
                 | Self::StoreFull
                 | Self::StoreReadOnly

@@ -11,6 +11,7 @@ mod apply;
 mod beat;
 mod note;
 mod publish;
+pub(crate) mod report;
 mod site;
 mod stream;
 mod subscribe;
@@ -25,6 +26,7 @@ use std::thread::{Builder, JoinHandle};
 use larder_replication::wire::Token;
 
 pub use self::site::Site;
+pub(crate) use self::site::{PeerFigures, PullerFigures};
 use crate::shared::Shared;
 
 /// One site of several (`--site` and what belongs to it).
@@ -42,6 +44,18 @@ pub struct ReplicationSettings {
 
 /// The most peers: there are 2 to 8 sites.
 pub const PEERS_MAX: usize = 7;
+
+/// Tells the log which namespaces take no part because they are not kept in the store.
+fn say_left_out(shared: &Shared) {
+    let left_out = report::left_out(shared);
+    let all = shared.namespaces.table().map_or(0, |table| table.numbers().count());
+    let namespaces = left_out.join(" ");
+    if left_out.len() == all {
+        tracing::warn!(namespaces, "no namespace is kept in the store, so this site replicates nothing");
+    } else if !left_out.is_empty() {
+        tracing::info!(namespaces, "these namespaces are not kept in the store, and are not replicated");
+    }
+}
 
 /// The threads of replication.
 pub struct Threads {
@@ -61,6 +75,7 @@ impl Threads {
         if persistence.replication.set(Arc::clone(&site)).is_err() {
             return Err(io::Error::other("replication has begun already"));
         }
+        say_left_out(shared);
         let mut threads = Vec::new();
         let mut spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
             threads.push(Builder::new().name(name).spawn(work)?);

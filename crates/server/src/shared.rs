@@ -88,11 +88,12 @@ impl Shared {
         let observers = ObserverFlags::default();
         observers.set_verbose(settings.journal.is_verbose(settings.verbosity));
         observers.set_counts_prefixes(settings.detail);
+        observers.set_read_only(settings.read_only);
         Ok(Self {
             observers,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
-            // The control thread writes lines, too.
-            log: Log::new(settings.threads + 1, settings.worker_logbuf_bytes as usize),
+            // The control thread writes lines, too, and the threads of replication.
+            log: Log::new(settings.threads + 2, settings.worker_logbuf_bytes as usize),
             prefixes: Prefixes::new(settings.threads, settings.prefix_delimiter),
             connection_table: ConnectionTable::default(),
             turned_away: Rarely::default(),
@@ -167,6 +168,20 @@ impl Shared {
         self.observers.set_verbose(self.settings.journal.is_verbose(level));
     }
 
+    /// True if clients' changes are refused, for maintenance.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.observers.is_read_only()
+    }
+
+    /// Refuses clients' changes from now on, or takes them again. Those of other sites are applied all the same.
+    pub(crate) fn set_read_only(&self, is_on: bool) {
+        if self.is_read_only() != is_on {
+            let what = if is_on { "changes are refused from now on" } else { "changes are taken again" };
+            tracing::warn!(read_only = is_on, "{what}");
+        }
+        self.observers.set_read_only(is_on);
+    }
+
     /// Requests a stop. Returns at once; the process ends within about a second.
     pub fn request_shutdown(&self, stop: Stop) {
         self.stop.store(stop as u8, Relaxed);
@@ -184,6 +199,11 @@ impl Shared {
         if self.observers.wants(event.stream()) {
             self.log.tell(thread, event, &self.control_wake);
         }
+    }
+
+    /// Reports what happened between sites to the watchers, if there are any.
+    pub(crate) fn tell_of_sites(&self, event: &Event<'_>) {
+        self.tell(self.settings.threads + 1, event);
     }
 
     /// Reports the evictions of a thread's handles to the watchers, if there are any, and sets whether the handles

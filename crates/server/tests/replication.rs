@@ -65,6 +65,58 @@ fn what_one_site_does_the_other_has() {
     }
 }
 
+/// Each conflict is counted with its namespace, and told to who watches, as is what becomes of a peer.
+#[test]
+fn conflicts_and_lost_peers_are_told() {
+    let cluster = Cluster::of(2, "memory");
+    let (mut one, mut other, mut watcher) = (cluster.client(0), cluster.client(1), cluster.client(1));
+    assert_eq!(watcher.ask("watch replication\r\n"), "OK");
+    cluster.set_links(Link::Cut);
+    let mut told = |what: &str| {
+        loop {
+            let line = watcher.line();
+            if line.contains(what) {
+                return line;
+            }
+        }
+    };
+    assert!(told(" type=site ").contains(" site=1 state=lost peer=127.0.0.1:"));
+    assert_eq!(one.ask("set a%b 0 0 5\r\nfirst\r\n"), "STORED");
+    assert_eq!(other.ask("set a%b 0 0 6\r\nsecond\r\n"), "STORED");
+    cluster.set_links(Link::Open);
+    assert!(told(" type=site ").contains(" state=connected"));
+    let conflict = told(" type=conflict ");
+    let field = |name: &str| {
+        let words = conflict.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        words.unwrap_or_else(|| panic!("no {name}: {conflict}")).to_owned()
+    };
+    // The later one wins, by the clocks of the sites, which are the same here.
+    assert_eq!((field("key").as_str(), field("namespace").as_str()), ("a%25b", "<null>"));
+    assert_eq!((field("winner_site").as_str(), field("loser_site").as_str()), ("2", "1"));
+    let version = |name: &str| field(name).parse::<u64>().expect("a version");
+    assert!(version("winner") > version("loser"));
+    eventually(|| one.ask("mg a%b s\r\n") == "HD s6");
+    assert_eq!(other.ask("mg a%b c\r\n"), format!("HD c{}", version("winner")));
+    assert_eq!(cluster.stat(1, ":conflicts"), 1);
+    assert!(other.report("stats namespaces").contains("STAT namespace:<null>:conflicts 1\n"));
+}
+
+/// A site that refuses its own clients goes on with what the others change.
+#[test]
+fn a_read_only_site_has_what_the_others_change() {
+    let cluster = Cluster::of(2, "memory");
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    cluster.set_read_only(1, "on");
+    assert_eq!(one.ask("set key 0 0 3\r\none\r\n"), "STORED");
+    eventually(|| other.ask("mg key s\r\n") == "HD s3");
+    assert_eq!(other.ask("delete key\r\n"), "SERVER_ERROR read-only for maintenance");
+    assert_eq!(one.ask("delete key\r\n"), "DELETED");
+    eventually(|| other.ask("mg key\r\n") == "EN");
+    cluster.set_read_only(1, "off");
+    assert_eq!(other.ask("set key 0 0 3\r\ntwo\r\n"), "STORED");
+    eventually(|| one.ask("mg key s\r\n") == "HD s3");
+}
+
 #[test]
 fn a_client_gives_no_version_of_its_own() {
     let cluster = Cluster::of(1, "memory");

@@ -158,6 +158,7 @@ pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
         Error::StoreFailed => (503, "the store cannot write"),
         Error::StoreUnreadable => (500, "the store cannot read this item"),
         Error::ReadOnly => (403, "the namespace is read-only"),
+        Error::Maintenance => (503, "the server is read-only for maintenance"),
         Error::NotForUser => (403, "the namespace is for users who log in"),
         Error::TooLarge => (413, "larger than the largest item (-I)"),
         Error::OutOfMemoryStoring | Error::OutOfMemory => (507, "out of memory"),

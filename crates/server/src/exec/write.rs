@@ -143,6 +143,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Refuses a store whose value is still to come, where any value of that size would be refused. Errors: with this
     /// reply; or it is to be tried again after this wait.
     pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Refused<'t>> {
+        if self.cx.shared.observers.is_read_only() {
+            return Err(Ok(Reply::Error(self.maintenance())));
+        }
         let guards = self.guards;
         let key = store.key.bytes(&mut self.key_buffer);
         let place = guards.place(key, None);
@@ -193,6 +196,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// The reply to a store whose value gets no memory, or what to wait for.
     pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Refused<'t> {
+        if self.cx.shared.observers.is_read_only() {
+            return Ok(Reply::Error(self.maintenance()));
+        }
         let guards = self.guards;
         let place = guards.place(store.key.bytes(&mut self.key_buffer), None);
         match place.admit(self.rights, Right::Write) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use larder_policy::Table;
 use larder_replication::entry::Entry;
 use larder_replication::link::{CopyRead, CopyStart, LogRead, Publisher, PublisherAction, admit};
+use larder_replication::members::Standing;
 use larder_replication::state::{Expiry, Item, Register, State};
 use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
@@ -18,6 +19,7 @@ use super::stream::PeerStream;
 use super::waiters::Until;
 use super::{Site, note};
 use crate::namespaces::is_replicated;
+use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 use crate::startup::random;
 
@@ -134,6 +136,10 @@ impl Served<'_> {
                 let introduced = site.members().introduced(puller, incarnation);
                 if let Some(position) = introduced {
                     self.keep(position)?;
+                    if position.standing == Standing::Restored {
+                        let state = SiteState::Restored;
+                        self.shared.tell_of_sites(&Event::Site { site: puller, state, peer: "" });
+                    }
                 }
                 let admission = admit(&site.members(), puller, cursor, site.extent());
                 tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");

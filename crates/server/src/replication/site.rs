@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_policy::NAMESPACES_MAX;
 use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
 use larder_replication::members::{Cursor, Members, Position};
@@ -38,6 +39,8 @@ pub struct Site {
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
     pullers: Mutex<BTreeMap<u8, PullerFigures>>,
+    /// Since the start, by the numbers of the namespaces.
+    conflicts: [AtomicU64; NAMESPACES_MAX + 1],
 }
 
 /// What this site knows of a peer that it pulls from.
@@ -48,6 +51,8 @@ pub(crate) struct PeerFigures {
     pub(crate) is_connected: bool,
     /// A copy is being taken.
     pub(crate) is_copying: bool,
+    /// Whole ones, since the start.
+    pub(crate) copies: u64,
     /// Of copies, since the start.
     pub(crate) copied_pieces: u64,
     pub(crate) copied_bytes: u64,
@@ -55,6 +60,8 @@ pub(crate) struct PeerFigures {
     pub(crate) entries: u64,
     pub(crate) bytes: u64,
     pub(crate) conflicts: u64,
+    /// Times that its log did not follow what this site has of it, and the connection was given up.
+    pub(crate) gaps: u64,
     /// The highest version that was applied, of an entry or a beat.
     pub(crate) newest_version: u64,
     /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
@@ -142,6 +149,7 @@ impl Site {
             waiters: Waiters::default(),
             peers: Mutex::new(peers),
             pullers: Mutex::default(),
+            conflicts: [const { AtomicU64::new(0) }; NAMESPACES_MAX + 1],
         };
         if is_restored {
             positions.iter().for_each(|position| {
@@ -332,14 +340,26 @@ impl Site {
         })
     }
 
-    /// Changes the figures of a peer.
-    pub(super) fn with_peer(&self, address: &str, change: impl FnOnce(&mut PeerFigures)) {
-        change(lock(&self.peers).entry(address.to_owned()).or_default());
+    /// Reads or changes the figures of a peer.
+    pub(super) fn with_peer<R>(&self, address: &str, change: impl FnOnce(&mut PeerFigures) -> R) -> R {
+        change(lock(&self.peers).entry(address.to_owned()).or_default())
     }
 
     /// Changes the figures of a site that pulls.
     pub(super) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
         change(lock(&self.pullers).entry(site).or_default());
+    }
+
+    /// Counts a conflict of a key of this namespace.
+    pub(super) fn count_conflict(&self, number: u8) {
+        if let Some(count) = self.conflicts.get(usize::from(number)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Conflicts of keys of this namespace, since the start.
+    pub(crate) fn conflicts_of(&self, number: u8) -> u64 {
+        self.conflicts.get(usize::from(number)).map_or(0, |count| count.load(Relaxed))
     }
 
     /// What is known of the peers, by address.
@@ -379,7 +399,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What slow peers make a site keep of its log.
-const LOG_BYTES_MAX: u64 = 4 << 30;
+pub(super) const LOG_BYTES_MAX: u64 = 4 << 30;
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
 const WAIT: Duration = Duration::from_micros(500);

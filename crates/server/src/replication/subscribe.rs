@@ -16,6 +16,7 @@ use super::Site;
 use super::apply::{Applied, Applier};
 use super::stream::{PeerStream, ended};
 use super::waiters::Until;
+use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 use crate::startup::random;
 
@@ -35,12 +36,16 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut App
         };
         let ended = pull.pull();
         let has_pulled = pull.peer != 0;
-        site.with_peer(address, |figures| {
-            (figures.is_connected, figures.is_copying) = (false, false);
+        let was_connected = site.with_peer(address, |figures| {
+            figures.is_copying = false;
             if let Err(error) = &ended {
                 figures.last_error = error.to_string();
             }
+            std::mem::take(&mut figures.is_connected)
         });
+        if was_connected {
+            pull.tell(SiteState::Lost);
+        }
         if let Err(error) = ended
             && !site.is_stopping()
         {
@@ -68,6 +73,12 @@ struct Pull<'p, 's> {
 }
 
 impl Pull<'_, '_> {
+    /// Tells the watchers what became of the peer.
+    fn tell(&self, state: SiteState) {
+        let site = self.site.with_peer(self.address, |figures| figures.site);
+        self.shared.tell_of_sites(&Event::Site { site, state, peer: self.address });
+    }
+
     fn pull(&mut self) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         let mut stream = PeerStream::connect(address, self.shared, site)?;
@@ -131,8 +142,10 @@ impl Pull<'_, '_> {
                 (self.peer, self.incarnation) = (peer, incarnation);
                 site.with_peer(address, |figures| {
                     (figures.site, figures.is_connected) = (peer, true);
+                    figures.ahead_micros = 0;
                     figures.last_error.clear();
                 });
+                self.tell(SiteState::Connected);
                 let added = site.members().add(peer, site.now().micros);
                 if let Some(position) = added {
                     // It holds the horizon before it has anything of us.
@@ -186,6 +199,7 @@ impl Pull<'_, '_> {
                     return Err(io::Error::other("this site has to start with an empty store"));
                 }
                 site.with_peer(address, |figures| figures.is_copying = true);
+                self.tell(SiteState::CopyBegun);
                 self.begun = Some(begun);
             }
             SubscriberAction::ApplyPiece(piece) => {
@@ -210,8 +224,12 @@ impl Pull<'_, '_> {
                     micros / 1_000_000
                 );
                 site.with_peer(address, |figures| figures.ahead_micros = micros);
+                self.tell(SiteState::Ahead);
             }
-            SubscriberAction::NoLongerAhead => site.with_peer(address, |figures| figures.ahead_micros = 0),
+            SubscriberAction::NoLongerAhead => {
+                site.with_peer(address, |figures| figures.ahead_micros = 0);
+                self.tell(SiteState::InTime);
+            }
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
         }
         Ok(())
@@ -223,7 +241,10 @@ impl Pull<'_, '_> {
         let position = site.live(self.peer).unwrap_or_default();
         match batch.fit(self.incarnation, position.cursor) {
             _ if position.standing != Standing::In => return Ok(false),
-            Fit::Gap => return Ok(false),
+            Fit::Gap => {
+                site.with_peer(self.address, |figures| figures.gaps += 1);
+                return Ok(false);
+            }
             Fit::Known => return Ok(true),
             Fit::Next => {}
         }
@@ -265,7 +286,11 @@ impl Pull<'_, '_> {
         if !site.wait_durable(note) {
             return Err(io::Error::other("the store could not keep the copy"));
         }
-        site.with_peer(self.address, |figures| figures.is_copying = false);
+        site.with_peer(self.address, |figures| {
+            figures.is_copying = false;
+            figures.copies += 1;
+        });
+        self.tell(SiteState::CopyDone);
         tracing::info!(site = self.peer, "the copy of the peer is complete");
         Ok(cursor)
     }

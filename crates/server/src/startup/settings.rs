@@ -80,6 +80,8 @@ pub struct Settings {
     pub hash_power: Option<u8>,
     /// The policies of key prefixes (`--namespaces`).
     pub namespaces_file: Option<PathBuf>,
+    /// Changes are refused from the start (`--read-only`).
+    pub read_only: bool,
     /// The store (`--store`).
     pub store: Option<StoreSettings>,
     /// Where items are kept that no policy speaks of (`--keep`).
@@ -306,6 +308,7 @@ impl Default for Settings {
             cas: true,
             hash_power: None,
             namespaces_file: None,
+            read_only: false,
             store: None,
             keep: None,
             shutdown_command: false,

@@ -86,8 +86,13 @@ impl Client {
 
     /// `stats replication`.
     pub(crate) fn figures(&mut self) -> String {
+        self.report("stats replication")
+    }
+
+    /// The lines of a command that ends with `END`.
+    pub(crate) fn report(&mut self, command: &str) -> String {
         let mut figures = String::new();
-        let mut line = self.ask("stats replication\r\n");
+        let mut line = self.ask(&format!("{command}\r\n"));
         while line != "END" {
             figures += &(line + "\n");
             line = self.line();

@@ -1,6 +1,7 @@
 //! Sites on this machine, each behind a link of its own from each other one.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use larder_conformance::folder::Folder;
@@ -94,6 +95,8 @@ impl Cluster {
             "interval",
             "--namespaces",
             &namespaces,
+            "--admin-listen",
+            "127.0.0.1:0",
             "--site",
             &number,
             "--replication-listen",
@@ -124,6 +127,17 @@ impl Cluster {
         self.servers.remove(site).stop().expect("it runs");
         let server = self.start_site_with(site, self.listens.len(), "strange-");
         self.servers.insert(site, server);
+    }
+
+    /// Lets a site refuse changes, or take them again: `state` is `on` or `off`.
+    pub(crate) fn set_read_only(&self, site: usize, state: &str) {
+        let address = self.servers[site].admin_address().expect("it listens");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let head = format!("POST /api/read-only?state={state} HTTP/1.0\r\nHost: {address}\r\n");
+        stream.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes()).expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        assert!(response.contains(" 200 "), "{response}");
     }
 
     /// Where a site listens for the others.

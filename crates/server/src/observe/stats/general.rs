@@ -107,6 +107,8 @@ fn traffic(shared: &Shared, lines: &mut Lines) {
         ("conn_yields", totals.conn_yields),
     ]);
     // larder's own.
+    lines.add("larder_read_only", u8::from(shared.is_read_only()));
+    lines.add("larder_refused_read_only", totals.refused_maintenance);
     if shared.settings.udp_port != Port::Off {
         lines.add_all([
             ("udp_requests", totals.udp_requests),

@@ -66,6 +66,9 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     if !shared.settings.flush_all {
         return Err(Refused::NotAllowed);
     }
+    if shared.is_read_only() {
+        return Err(Refused::Answered(Error::Maintenance));
+    }
     let mut buffer = [0; KEY_BYTES_MAX];
     let number = shared.namespaces.named(prefix.bytes(&mut buffer)).ok_or(Refused::NoSuchNamespace)?;
     let table = shared.namespaces.table();
