@@ -38,7 +38,7 @@ use larder_store::files::DiskFiles;
 use larder_store::{Entry, FlushBy, LogOptions, Store, TryGet};
 
 use crate::clock::Clock;
-use crate::namespaces::{StoredNamespace, is_replicated, stored_below};
+use crate::namespaces::{Handles, StoredNamespace, is_replicated, stored_below};
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
@@ -79,7 +79,7 @@ impl StoreSettings {
     /// other sites have changed.
     pub fn threads(&self) -> usize {
         let peers = self.replication.as_ref().map_or(0, |replication| replication.peers.len());
-        self.readers + 1 + key_dumps::THREADS + peers
+        self.readers + 1 + key_dumps::THREADS + THREADS_PER_PEER * peers
     }
 
     /// Makes the directories in which it will write, if they are missing, and returns them.
@@ -307,6 +307,15 @@ impl Persistence {
         found
     }
 
+    /// Looks keys up in the store, however long that takes, and puts what is found into memory.
+    pub(crate) fn look_up_now(
+        &self,
+        wanted: Vec<fetch::Wanted>,
+        handles: &mut Handles,
+    ) -> Vec<fetch::Finding> {
+        self.store.get().map_or_else(Vec::new, |store| fetch::look_up(wanted, &**store, &self.clock, handles))
+    }
+
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.
     pub(crate) fn admit(&self) -> Result<(), Option<Error>> {
         self.journal.admit().map_err(|refusal| match refusal {
@@ -406,6 +415,9 @@ impl VersionClock for WallClock {
     }
 }
 
+/// One applies what the peer's log has, one follows its caches, one tells it of this server's, one runs its commands; and
+/// as much for connections that have ended and are not closed yet.
+const THREADS_PER_PEER: usize = 6;
 /// As many as a minute has: more than an interval.
 const LOST_VERSIONS: u64 = (60 * 8_000) << SITE_BITS;
 /// Changes on their way take at most about twice this.

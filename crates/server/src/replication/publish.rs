@@ -15,7 +15,7 @@ use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
 use super::stream::PeerStream;
-use super::{Site, note};
+use super::{Site, aside, note};
 use crate::namespaces::is_replicated;
 use crate::shared::Shared;
 use crate::startup::random;
@@ -83,9 +83,13 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
         let mut is_busy = false;
         while let Some(action) = publisher.next_action() {
             is_busy = true;
+            if let PublisherAction::Side(side, body) = action {
+                drop(served);
+                return aside::serve(stream, publisher, (side, body), shared, site);
+            }
             served.perform(action, &mut publisher, &mut stream)?;
         }
-        if let Some(puller) = publisher.peer() {
+        if let Some(puller) = publisher.puller() {
             served.register(puller);
             site.with_puller(puller, |figures| figures.in_flight_bytes = publisher.in_flight_bytes() as u64);
         }
@@ -169,6 +173,8 @@ impl Served<'_> {
                     self.keep(position)?;
                 }
             }
+            // Taken by the caller.
+            PublisherAction::Side(..) => {}
             PublisherAction::Close(closed) => {
                 tracing::info!(site = publisher.peer(), "a peer's connection ends: {closed}");
             }

@@ -209,6 +209,8 @@ impl Pull<'_, '_> {
                 site.with_peer(address, |figures| figures.ahead_micros = micros);
             }
             SubscriberAction::NoLongerAhead => site.with_peer(address, |figures| figures.ahead_micros = 0),
+            // Only an answer to what this connection does not say.
+            SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
         }
         Ok(())

@@ -182,6 +182,12 @@ impl Settings {
         self.store.as_ref().is_some_and(|store| store.replication.is_some())
     }
 
+    /// The number of this site; 0: it is not one of several.
+    pub(crate) fn site(&self) -> u8 {
+        let replication = self.store.as_ref().and_then(|store| store.replication.as_ref());
+        replication.map_or(0, |replication| replication.site)
+    }
+
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
     /// poller (epoll or ring) and an eventfd for each worker, a file for each cache that is kept in one, and one for a
     /// client while it is refused.
