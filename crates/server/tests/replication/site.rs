@@ -18,6 +18,8 @@ pub(crate) struct Cluster {
     engine: &'static str,
     /// The connections between sites have TLS.
     is_encrypted: bool,
+    /// Sites have a file of namespaces.
+    has_namespaces: bool,
     listens: Vec<SocketAddr>,
     /// By the site that pulls, and the one that it pulls from.
     links: Vec<Vec<Proxy>>,
@@ -32,24 +34,47 @@ impl Cluster {
 
     /// The same, with TLS between the sites.
     pub(crate) fn encrypted(sites: usize, engine: &'static str) -> Self {
-        Self::build(sites, sites, engine, true)
+        Self::build(sites, sites, engine, true, None)
     }
 
     /// The first ones of the planned sites, connected with each other.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
-        Self::build(sites, planned, engine, false)
+        Self::build(sites, planned, engine, false, None)
     }
 
-    fn build(sites: usize, planned: usize, engine: &'static str, is_encrypted: bool) -> Self {
+    /// Sites with this file of namespaces.
+    pub(crate) fn with_namespaces(sites: usize, engine: &'static str, namespaces: &str) -> Self {
+        Self::build(sites, sites, engine, false, Some(namespaces))
+    }
+
+    fn build(
+        sites: usize,
+        planned: usize,
+        engine: &'static str,
+        is_encrypted: bool,
+        namespaces: Option<&str>,
+    ) -> Self {
         let folder = Folder::create();
+        let has_namespaces = namespaces.is_some();
+        if let Some(text) = namespaces {
+            folder.write("namespaces", text);
+        }
         folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
         let links = (0..planned).map(|_| listens.iter().map(|listen| Proxy::to(*listen)).collect()).collect();
         if is_encrypted {
             write_certificates(&folder, "");
         }
-        let mut cluster =
-            Self { folder, engine, is_encrypted, listens, links, servers: Vec::new(), killed: None };
+        let mut cluster = Self {
+            folder,
+            engine,
+            is_encrypted,
+            has_namespaces,
+            listens,
+            links,
+            servers: Vec::new(),
+            killed: None,
+        };
         cluster.servers = (0..sites).map(|site| cluster.start_site(site)).collect();
         for site in 0..sites {
             let mut client = cluster.client(site);
@@ -91,6 +116,9 @@ impl Cluster {
             if other != site {
                 args.extend(["--peer".to_owned(), link.address.to_string()]);
             }
+        }
+        if self.has_namespaces {
+            args.extend(["--namespaces".to_owned(), self.folder.arg("namespaces")]);
         }
         if self.is_encrypted {
             let [chain, key, authority] = ["chain.pem", "key.pem", "authority.pem"]
