@@ -101,8 +101,8 @@ pub(crate) enum Change {
 pub(super) enum Read {
     /// These changes, up to this sequence.
     Marks(Vec<Mark>, u64),
-    /// Something was dropped. Changes of these namespaces are lost; what there is follows this sequence.
-    Gap(Vec<u8>, u64),
+    /// Something was dropped: [`Ring::close_gap`].
+    Gap,
 }
 
 impl Ring {
@@ -200,8 +200,7 @@ impl Ring {
         let Some(shard) = self.shards.get(shard) else { return Read::Marks(Vec::new(), after) };
         let shard = lock(shard);
         if after < shard.dropped {
-            let lost = (0..).zip(&shard.lost).filter(|(_, lost)| **lost > after).map(|(number, _)| number);
-            return Read::Gap(lost.collect(), shard.dropped);
+            return Read::Gap;
         }
         let mut bytes = 0;
         let from = usize::try_from(after - shard.dropped).unwrap_or(usize::MAX);
@@ -212,6 +211,20 @@ impl Ring {
         let marks: Vec<_> = shard.marks.iter().skip(from).take_while(within).cloned().collect();
         let to = after + marks.len() as u64;
         Read::Marks(marks, to)
+    }
+
+    /// Moves a cursor, in all shards, to where nothing is missing behind it. Returns the numbers of the namespaces of
+    /// which something is missing before that.
+    pub(super) fn close_gap(&self, cursor: &mut RingCursor) -> Vec<u8> {
+        let mut is_lost = vec![false; self.told.len()];
+        for (shard, sequence) in self.shards.iter().zip(&mut cursor.sequences) {
+            let shard = lock(shard);
+            if *sequence < shard.dropped {
+                is_lost.iter_mut().zip(&shard.lost).for_each(|(is_lost, lost)| *is_lost |= *lost > *sequence);
+                *sequence = shard.dropped;
+            }
+        }
+        (0..).zip(is_lost).filter(|(_, is_lost)| *is_lost).map(|(number, _)| number).collect()
     }
 
     /// What it has in memory.
@@ -336,17 +349,21 @@ mod tests {
     fn a_gap_names_the_namespaces_that_lost_something() {
         let ring = ring("\"invalidations\"");
         ring.note(1, 0, gone(b"a"));
-        let after_first = 1;
         let key = vec![b'b'; 200];
-        while !matches!(ring.read(0, 0, 1), Read::Gap(..)) {
+        while !matches!(ring.read(0, 0, 1), Read::Gap) {
             ring.note(2, 0, gone(&key));
         }
+        let lost_after = |sequence: u64| {
+            let mut cursor = ring.end();
+            cursor.sequences[0] = sequence;
+            (ring.close_gap(&mut cursor), cursor.sequences[0])
+        };
         // Of a, the first only.
-        assert!(matches!(ring.read(0, 0, 1), Read::Gap(lost, 1) if lost == [1]));
-        assert!(matches!(ring.read(0, after_first, 1), Read::Marks(marks, 2) if marks[0].number == 2));
+        assert_eq!((lost_after(0), lost_after(1)), ((vec![1], 1), (vec![], 1)));
+        assert!(matches!(ring.read(0, 1, 1), Read::Marks(marks, 2) if marks[0].number == 2));
         ring.note(2, 0, gone(&key));
-        assert!(matches!(ring.read(0, after_first, 1), Read::Gap(lost, 2..) if lost == [2]));
-        assert!(matches!(ring.read(0, 0, 1), Read::Gap(lost, 2..) if lost == [1, 2]));
+        assert!(matches!(ring.read(0, 1, 1), Read::Gap));
+        assert_eq!((lost_after(0), lost_after(1)), ((vec![1, 2], 2), (vec![2], 2)));
         assert!(ring.bytes() <= SHARD_BYTES_MAX);
     }
 

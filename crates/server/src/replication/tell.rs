@@ -76,10 +76,7 @@ impl<'s> Teller<'s> {
                     self.cursor.sequences[shard] = to;
                     self.tell_marks(shard as u8, &marks, to, publisher, now);
                 }
-                Read::Gap(numbers, next) => {
-                    self.cursor.sequences[shard] = next;
-                    self.tell_gap(&numbers, publisher, now);
-                }
+                Read::Gap => self.tell_gap(publisher, now),
             }
             is_busy = true;
         }
@@ -113,7 +110,8 @@ impl<'s> Teller<'s> {
         self.sent_bytes += body.len();
     }
 
-    fn tell_gap(&mut self, numbers: &[u8], publisher: &mut Publisher, now: Now) {
+    fn tell_gap(&mut self, publisher: &mut Publisher, now: Now) {
+        let numbers = self.ring.close_gap(&mut self.cursor);
         if !numbers.is_empty() {
             tracing::warn!(site = self.site, "a site is told too slowly what caches have changed");
             self.ring.with_follower(self.site, |figures| figures.gaps += 1);
