@@ -353,6 +353,8 @@ home = 2
             is_read_only: true,
             users: Users { read: Some(vec!["anna".to_owned(), "ben".to_owned()]), write: Some(Vec::new()) },
             is_replicated: Some(true),
+            told: Told::Nothing,
+            home: Some(2),
             rmw: Some(Rmw::HomeMaster),
         };
         assert_eq!(table.policy(table.named(b"session:").expect("it is there")), &session);

@@ -79,7 +79,7 @@ impl StoreSettings {
     /// other sites have changed.
     pub fn threads(&self) -> usize {
         let peers = self.replication.as_ref().map_or(0, |replication| replication.peers.len());
-        self.readers + 1 + key_dumps::THREADS + THREADS_PER_PEER * peers
+        self.readers + 1 + key_dumps::THREADS + peers
     }
 
     /// Makes the directories in which it will write, if they are missing, and returns them.
@@ -415,9 +415,6 @@ impl VersionClock for WallClock {
     }
 }
 
-/// One applies what the peer's log has, one follows its caches, one tells it of this server's, one runs its commands; and
-/// as much for connections that have ended and are not closed yet.
-const THREADS_PER_PEER: usize = 6;
 /// As many as a minute has: more than an interval.
 const LOST_VERSIONS: u64 = (60 * 8_000) << SITE_BITS;
 /// Changes on their way take at most about twice this.

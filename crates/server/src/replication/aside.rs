@@ -77,7 +77,7 @@ impl Aside<'_> {
                 // A peer whose file has such namespaces, and this site's has not, is told of nothing.
                 if let Some(ring) = &self.shared.ring {
                     let now = self.site.now();
-                    self.teller = Some(Teller::begin(self.shared, ring, self.peer, cursor, publisher, now));
+                    self.teller = Some(Teller::begin(self.shared, ring, self.peer, cursor, publisher, now)?);
                 }
             }
             Side::Taken { shard, to } => {

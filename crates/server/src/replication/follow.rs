@@ -83,7 +83,8 @@ impl Follower<'_> {
                         ring.with_followed(self.address, |figures| figures.is_connected = true);
                     }
                     SubscriberAction::Side(Side::Told { shard, to }, body) => {
-                        self.apply(&body)?;
+                        // One that sends what is of no use is not asked again at once.
+                        self.apply(&body).inspect_err(|_| *has_connected = false)?;
                         if let Some(sequence) = self.cursor.sequences.get_mut(usize::from(shard)) {
                             *sequence = to;
                         }
@@ -164,8 +165,10 @@ impl Follower<'_> {
             let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
             let guard = handle.pin(self.shared.clock.now());
             let hash = guard.prepare(key);
-            let gone =
-                || matches!(guard.delete(key, hash, None), larder_engine::Deleted::Exists).then_some(());
+            let remove = || {
+                let _ = guard.delete(key, hash, None);
+                true
+            };
             let version = if is_blind { 0 } else { version };
             let done = self.ring.apply(number, hash.bits(), version, || match *told {
                 Told::Value { client_flags, is_binary_key, exptime_secs, value, .. } if !is_blind => {
@@ -180,7 +183,7 @@ impl Follower<'_> {
                         Stored::Stored { .. } => true,
                         Stored::TryAgain => false,
                         // The old value is none.
-                        _ => gone().is_none(),
+                        _ => remove(),
                     }
                 }
                 Told::Marked { is_stale, blank, exptime_secs, .. } if !is_blind => {
@@ -188,7 +191,7 @@ impl Follower<'_> {
                     let how = Invalidate { compare: None, stale: is_stale, blank, expiry, cas: None };
                     !matches!(guard.invalidate(key, hash, &how), Err(WriteError::TryAgain))
                 }
-                _ => gone().is_none(),
+                _ => remove(),
             });
             if let Some(is_applied) = done {
                 return Ok(Some(is_applied));

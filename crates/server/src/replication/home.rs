@@ -53,12 +53,15 @@ pub(crate) struct Counts {
 #[derive(Default)]
 struct Queue {
     is_connected: bool,
+    /// Of commands that are not answered.
+    unanswered_bytes: usize,
     waiting: VecDeque<Arc<Asked>>,
 }
 
 /// A command on its way, of a connection that is parked.
 pub(crate) struct Asked {
     waiter: Waiter,
+    home: u8,
     command: Vec<u8>,
     since: Instant,
     answer: Mutex<Option<HomeReply>>,
@@ -107,7 +110,7 @@ impl Homes {
         let queue = queues.entry(home).or_default();
         let refused = match queue.is_connected {
             false => Some(Error::HomeAway),
-            true if queue.waiting.len() >= WAITING_MAX => Some(Error::HomeBusy),
+            true if queue.unanswered_bytes >= UNANSWERED_BYTES_MAX => Some(Error::HomeBusy),
             true => None,
         };
         if let Some(error) = refused {
@@ -115,7 +118,9 @@ impl Homes {
             self.count(|counts| counts.refused += 1);
             return Err(error);
         }
-        let asked = Arc::new(Asked { waiter, command, since: Instant::now(), answer: Mutex::new(None) });
+        queue.unanswered_bytes += COMMAND_BYTES + command.len();
+        let asked =
+            Arc::new(Asked { waiter, home, command, since: Instant::now(), answer: Mutex::new(None) });
         queue.waiting.push_back(Arc::clone(&asked));
         self.wake.notify_all();
         Ok(asked)
@@ -144,6 +149,10 @@ impl Homes {
 
     /// Wakes the connection that waits for this.
     fn answer(&self, asked: &Asked, reply: HomeReply) {
+        if let Some(queue) = lock(&self.queues).get_mut(&asked.home) {
+            queue.unanswered_bytes =
+                queue.unanswered_bytes.saturating_sub(COMMAND_BYTES + asked.command.len());
+        }
         *lock(&asked.answer) = Some(reply);
         self.count(|counts| match reply {
             HomeReply::Error(Error::HomeAway | Error::HomeBusy) => counts.refused += 1,
@@ -175,7 +184,9 @@ fn home_of(policy: &Policy) -> Option<u8> {
     policy.home.filter(|_| policy.rmw == Some(Rmw::HomeMaster))
 }
 
-/// Commands that wait for a home: clients of a full queue are refused.
-const WAITING_MAX: usize = 4096;
+/// Of commands for a home that are not answered: beyond that clients are refused.
+const UNANSWERED_BYTES_MAX: usize = 16 << 20;
+/// What a command takes beside its bytes, about.
+const COMMAND_BYTES: usize = 256;
 /// A home that does not answer for so long is taken for gone.
 const DEADLINE: Duration = Duration::from_secs(5);

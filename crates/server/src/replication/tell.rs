@@ -1,6 +1,7 @@
 //! Telling a site what the ring has.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use larder_replication::link::{Now, Publisher};
@@ -21,12 +22,12 @@ pub(super) struct Teller<'s> {
     /// What was sent and is not applied yet: shard, sequence, bytes.
     sent: VecDeque<(u8, u64, usize)>,
     sent_bytes: usize,
-    /// For values. `None`: none are told, or no handle was left: then values are not told, and nothing else is lost.
+    /// For values. `None`: none are told.
     handles: Option<Handles>,
 }
 
 impl<'s> Teller<'s> {
-    /// Begins where the site is.
+    /// Begins where the site is. Errors: no engine handle is left.
     pub(super) fn begin(
         shared: &'s Shared,
         ring: &Arc<Ring>,
@@ -34,7 +35,14 @@ impl<'s> Teller<'s> {
         cursor: RingCursor,
         publisher: &mut Publisher,
         now: Now,
-    ) -> Self {
+    ) -> io::Result<Self> {
+        let handles = match ring.tells_values() {
+            true => {
+                let handles = shared.namespaces.handles();
+                Some(handles.ok_or_else(|| io::Error::other("no engine handle left"))?)
+            }
+            false => None,
+        };
         ring.with_follower(site, |figures| figures.connections += 1);
         let (cursor, gap) = match ring.is_own(&cursor) {
             true => (cursor, Gap::Of(Vec::new())),
@@ -44,9 +52,8 @@ impl<'s> Teller<'s> {
             ring.with_follower(site, |figures| figures.gaps += 1);
         }
         publisher.say(Side::Following(cursor.clone(), gap), &[], now);
-        let handles = ring.tells_values().then(|| shared.namespaces.handles()).flatten();
         let ring = Arc::clone(ring);
-        Self { shared, ring, site, cursor, sent: VecDeque::new(), sent_bytes: 0, handles }
+        Ok(Self { shared, ring, site, cursor, sent: VecDeque::new(), sent_bytes: 0, handles })
     }
 
     /// The site has applied what was sent up to here.

@@ -60,6 +60,11 @@ impl<'s> Runner<'s> {
         if let Some(homes) = &self.shared.homes {
             homes.count(|counts| counts.run += asked.len() as u64);
         }
+        // Once for all, so that they are one sync.
+        let last = replies.iter().map(|(_, (_, position))| *position).max().unwrap_or_default();
+        if last != 0 {
+            self.site.wait_durable(last);
+        }
         replies.into_iter().map(|(number, run)| (number, self.settled(run).encode())).collect()
     }
 
@@ -68,12 +73,13 @@ impl<'s> Runner<'s> {
         let Some(persistence) = self.shared.persistence.as_ref().filter(|_| position != 0) else {
             return reply;
         };
-        if self.site.wait_durable(position) {
-            return reply;
+        if persistence.outcome(position) == Outcome::Pending {
+            self.site.wait_durable(position);
         }
         match persistence.outcome(position) {
+            Outcome::Done => reply,
             Outcome::Lost => HomeReply::Error(persistence.loss()),
-            _ => HomeReply::Error(Error::HomeSilent),
+            Outcome::Pending => HomeReply::Error(Error::HomeSilent),
         }
     }
 
