@@ -146,6 +146,22 @@ const LINES: &[(&str, &str)] = &[
         "A read of the store failed, or a checksum does not match: run larder check, or delete the item.",
     ),
     (
+        "SERVER_ERROR home site of this key is away",
+        "Another site runs such commands of this key (rmw = \"home\") and is not connected: nothing was changed.",
+    ),
+    (
+        "SERVER_ERROR home site of this key is busy",
+        "Too many commands wait for the site that runs them (rmw = \"home\"): nothing was changed. Try again.",
+    ),
+    (
+        "SERVER_ERROR home site did not answer and may have run this",
+        "The connection to the site that runs such commands (rmw = \"home\") ended meanwhile: look before you repeat it.",
+    ),
+    (
+        "SERVER_ERROR value too large for home site of this key",
+        "Another site runs this command (rmw = \"home\"), and values of at most 64 KiB are sent there: use set.",
+    ),
+    (
         "SERVER_ERROR",
         "The server failed, for the reason it gives; the connection can go on unless it closes.",
     ),
@@ -223,6 +239,10 @@ mod tests {
             Error::NotOverUdp,
             Error::BackupNotAllowed,
             Error::OwnVersion,
+            Error::HomeAway,
+            Error::HomeBusy,
+            Error::HomeSilent,
+            Error::HomeTooLarge,
             Error::BackupRunning,
         ] {
             let meaning = meaning(error.line()).expect("is known");

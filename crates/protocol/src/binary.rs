@@ -467,13 +467,17 @@ impl Status {
             Error::UnknownCommand | Error::BadLengths => Self::Unknown,
             Error::UnknownStatistics => Self::NotFound,
             Error::NonNumeric => Self::NonNumeric,
-            Error::TooLarge | Error::TooLargeForUdp => Self::TooLarge,
+            Error::TooLarge | Error::TooLargeForUdp | Error::HomeTooLarge => Self::TooLarge,
             Error::OutOfMemoryStoring | Error::OutOfMemory | Error::StoreFull | Error::OverDiskQuota => {
                 Self::OutOfMemory
             }
-            Error::StoreReadOnly | Error::StoreFailed | Error::StoreUnreadable | Error::NewSite => {
-                Self::Internal
-            }
+            Error::StoreReadOnly
+            | Error::StoreFailed
+            | Error::StoreUnreadable
+            | Error::NewSite
+            | Error::HomeAway
+            | Error::HomeBusy
+            | Error::HomeSilent => Self::Internal,
             Error::FlushNotAllowed
             | Error::Unauthenticated
             | Error::NotForUser

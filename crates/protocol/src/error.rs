@@ -145,6 +145,14 @@ pub enum Error {
     StoreFailed,
     /// An item that cannot be read from the store.
     StoreUnreadable,
+    /// A command for the home site of its key, which is not connected, or runs no such command. Nothing happened.
+    HomeAway,
+    /// The same, and too many others wait for the home. Nothing happened.
+    HomeBusy,
+    /// The home has not answered: it may have run the command.
+    HomeSilent,
+    /// A value too large to be sent to the home of its key.
+    HomeTooLarge,
     /// Larger than `-I`, or than the namespace allows.
     TooLarge,
     /// A store found no memory.
@@ -233,6 +241,10 @@ impl Error {
             Self::StoreReadOnly => "SERVER_ERROR store is read-only after a failed write",
             Self::StoreFailed => "SERVER_ERROR store cannot write",
             Self::StoreUnreadable => "SERVER_ERROR store cannot read this item",
+            Self::HomeAway => "SERVER_ERROR home site of this key is away",
+            Self::HomeBusy => "SERVER_ERROR home site of this key is busy",
+            Self::HomeSilent => "SERVER_ERROR home site did not answer and may have run this",
+            Self::HomeTooLarge => "SERVER_ERROR value too large for home site of this key",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
@@ -262,6 +274,10 @@ impl Error {
                 | Self::StoreReadOnly
                 | Self::StoreFailed
                 | Self::StoreUnreadable
+                | Self::HomeAway
+                | Self::HomeBusy
+                | Self::HomeSilent
+                | Self::HomeTooLarge
                 | Self::TooLarge
                 | Self::OutOfMemoryStoring
                 | Self::OutOfMemoryReading

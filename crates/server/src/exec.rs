@@ -9,6 +9,7 @@ pub mod dump;
 mod read;
 mod server;
 pub(crate) mod store_access;
+mod tell;
 mod write;
 
 use larder_engine::{Expiry, Item, LookupHint, Upload};
@@ -128,7 +129,7 @@ impl CloseReason {
 }
 
 /// A reply to be written; `Err`: the command ends without one.
-type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
+pub(crate) type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
 
 /// The reply to a store whose value is not taken; `Err`: nothing has changed, try again after this wait.
 pub type Refused<'t> = Result<Reply<'t, Item<'t>>, Waiting>;
@@ -239,6 +240,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 }
                 done
             }
+        }
+    }
+
+    /// Executes a command of another site's client, as the home of its key.
+    pub(crate) fn execute_as_home(&mut self, command: Command<'_>, value: &[u8]) -> Answered<'t> {
+        match command {
+            Command::Store(store) => self.store(store, None, Value::Whole(value)),
+            Command::Arith(arith) => self.arith(arith, None),
+            _ => Ok(Reply::Error(Error::UnknownCommand)),
         }
     }
 

@@ -5,16 +5,24 @@
 //!   memory drops the key, and the store gets the newer state.
 //! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
 //! - Once a second another one notes in the log how far this site is ([`beat`]).
+//! - What caches have changed is kept in a [`ring`], and told ([`tell`]) to peers that follow it ([`follow`]).
+//! - Commands of keys whose home is another site are run there ([`home`]). Both use connections of their own ([`aside`]),
+//!   since one that pulls the log may be busy with a copy for minutes.
 //! - All of them share the [`Site`].
 
 mod apply;
+mod aside;
 mod beat;
+mod follow;
+pub(crate) mod home;
 mod note;
 mod publish;
 pub(crate) mod report;
+pub(crate) mod ring;
 mod site;
 mod stream;
 mod subscribe;
+mod tell;
 mod waiters;
 
 use std::io;
@@ -27,6 +35,7 @@ use larder_replication::wire::Token;
 
 pub use self::site::Site;
 pub(crate) use self::site::{PeerFigures, PullerFigures};
+use crate::net::worker_pool::WorkerPool;
 use crate::shared::Shared;
 
 /// One site of several (`--site` and what belongs to it).
@@ -67,6 +76,7 @@ impl Threads {
     /// Starts them. Call once, when the store is open. Errors: a sentence for the operator.
     pub fn start(
         shared: &Arc<Shared>,
+        pool: &Arc<WorkerPool>,
         settings: &ReplicationSettings,
         token: Option<Token>,
     ) -> io::Result<Self> {
@@ -100,6 +110,24 @@ impl Threads {
                     subscribe::run(&peer, &shared, &site, &mut apply::Applier::new(&shared, &site, handles))
                 }),
             )?;
+        }
+        if let Some(ring) = &shared.ring {
+            for peer in &settings.peers {
+                let handles = shared.namespaces.handles();
+                let mut handles = handles.ok_or_else(|| io::Error::other("no engine handle left"))?;
+                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
+                let ring = Arc::clone(ring);
+                let work = move || follow::run(&peer, &shared, &site, &ring, &mut handles);
+                spawn("larder-follow".into(), Box::new(work))?;
+            }
+        }
+        if let Some(homes) = &shared.homes {
+            homes.set_pool(pool);
+            for peer in &settings.peers {
+                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
+                let homes = Arc::clone(homes);
+                spawn("larder-ask".into(), Box::new(move || home::run(&peer, &shared, &site, &homes)))?;
+            }
         }
         {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));

@@ -1,8 +1,12 @@
 //! Sites that all take writes, as processes: they converge, over links that are cut, slow, or deaf in one direction,
 //! and through deaths. `SEED` repeats a run's requests.
 
+#[path = "replication/caches.rs"]
+mod caches;
 #[path = "replication/client.rs"]
 mod client;
+#[path = "replication/homes.rs"]
+mod homes;
 #[path = "replication/site.rs"]
 mod site;
 

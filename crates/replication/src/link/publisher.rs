@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::channel::{Action, Channel, End};
 use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
 use crate::members::{CopyExtent, Cursor, Members, Standing};
-use crate::wire::{Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, push_parts};
+use crate::wire::{
+    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side, push_parts,
+};
 
 /// Serves one subscriber.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Publisher {
     window_bytes: usize,
     /// All of the own log up to here is durable. Nothing else is ever sent: what a peer has, its origin cannot lose.
     durable: u64,
+    /// Of a command for this site.
+    assembly: Assembly,
 }
 
 /// What the caller has to do, in this order.
@@ -69,6 +73,8 @@ pub enum PublisherAction {
         /// Of the own log.
         sequence: u64,
     },
+    /// The other side does not pull the log, and says this, with its body. Answer: [`Publisher::say`].
+    Side(Side, Vec<u8>),
     /// The subscriber has its copy: make [`Members::joined`] durable before the next action.
     CopyTaken {
         /// Its site.
@@ -132,6 +138,8 @@ enum Phase {
     Streaming(Stream),
     BeginningCopy,
     Copying(Copying),
+    /// The other side pulls no log.
+    Aside,
 }
 
 #[derive(Debug)]
@@ -200,6 +208,7 @@ impl Publisher {
             phase: Phase::Handshake,
             window_bytes: 0,
             durable,
+            assembly: Assembly::new(ASK_BYTES_MAX),
         };
         publisher.channel.send(&Message::Challenge(challenge));
         publisher
@@ -213,6 +222,19 @@ impl Publisher {
     /// The subscriber's site, once it has proven that it knows the token.
     pub fn peer(&self) -> Option<u8> {
         self.channel.peer.map(|peer| peer.site)
+    }
+
+    /// The same, of a subscriber that pulls the log.
+    pub fn puller(&self) -> Option<u8> {
+        let is_pulling = !matches!(self.phase, Phase::Handshake | Phase::Idle | Phase::Aside);
+        self.peer().filter(|_| is_pulling)
+    }
+
+    /// Says something to a side that pulls no log.
+    pub fn say(&mut self, side: Side, body: &[u8], now: Now) {
+        if matches!(self.phase, Phase::Aside) {
+            self.channel.say(side, body, now);
+        }
     }
 
     /// True after the last action.
@@ -418,6 +440,14 @@ impl End for Publisher {
         match (message, &mut self.phase) {
             (Message::Refused(refusal, sentence), _) => return Err(told_by_peer(refusal, sentence)),
             (Message::Alive { .. }, _) => {}
+            (Message::Part { body_bytes, data }, Phase::Idle | Phase::Aside) => {
+                self.assembly.push(body_bytes, data)?;
+            }
+            (Message::Side(side), Phase::Idle | Phase::Aside) => {
+                self.phase = Phase::Aside;
+                let body = self.assembly.take();
+                self.channel.act(PublisherAction::Side(side, body));
+            }
             (Message::Subscribe { cursor, prefixes }, Phase::Idle) => {
                 let prefixes = prefixes.into_iter().map(<[u8]>::to_vec).collect();
                 self.phase = Phase::Admitting(cursor);
@@ -470,6 +500,9 @@ impl Copying {
         self.next.is_none() && !self.is_reading && self.waiting.is_none() && self.flight.sent.is_empty()
     }
 }
+
+/// The longest command for this site.
+const ASK_BYTES_MAX: usize = 1 << 20;
 
 /// What there is of the own log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

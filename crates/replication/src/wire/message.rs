@@ -3,6 +3,7 @@
 use super::WireError;
 use super::frame::push_frame;
 use super::proof::Proof;
+use super::side::Side;
 use crate::bytes::{Reader, push_short_bytes};
 use crate::entry::Beat;
 use crate::members::{Cursor, Position, Standing};
@@ -105,6 +106,8 @@ pub enum Message<'a> {
     },
     /// From either side: the connection ends.
     Refused(Refusal, &'a str),
+    /// On a connection that does not pull the log.
+    Side(Side),
 }
 
 /// How a publisher introduces itself.
@@ -241,6 +244,7 @@ impl<'a> Message<'a> {
             Self::CopyTaken => 14,
             Self::Alive { .. } => 15,
             Self::Refused(..) => 16,
+            Self::Side(side) => side.kind(),
         }
     }
 
@@ -289,6 +293,7 @@ impl<'a> Message<'a> {
                 out.push(*refusal as u8);
                 out.extend_from_slice(sentence.as_bytes());
             }
+            Self::Side(side) => side.encode_payload(out),
         }
     }
 
@@ -338,6 +343,7 @@ impl<'a> Message<'a> {
                     Some(sentence).filter(|sentence| sentence.len() <= SENTENCE_BYTES_MAX)?,
                 )
             }
+            24..=31 => Self::Side(Side::decode_payload(kind, rest)?),
             _ => return None,
         })
     }

@@ -150,6 +150,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
         match touched {
             Ok(item) => {
+                self.cx.tell_changed(&place, key.written());
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
                 place.count_get(true);
@@ -208,6 +209,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             (None, true) => Intent::Change,
             (None, false) => Intent::Read,
         };
+        let fetch_key = fetch.key;
         let fetch = |guard: &'t Guard<'t>| guard.fetch_hinted(key, place.hash, place.hint, &how);
         let fetched = match self.store.operate(&place, key, intent, fetch) {
             Ok(fetched) => fetched,
@@ -216,6 +218,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.tap_read(&place, fetched.as_ref().ok().map(|fetched| fetched.item));
         match fetched {
             Ok(fetched) => {
+                if touch.is_some() || fetched.vivified {
+                    cx.tell_changed(&place, fetch_key.bytes(&mut self.key_buffer));
+                }
                 place.count_get(true);
                 if touch.is_some() {
                     counters.cmd_touch.add(1);

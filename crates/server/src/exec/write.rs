@@ -8,6 +8,7 @@ use larder_protocol::{Error, Form, Key, Reply, Request, command};
 
 use super::read::footprint;
 use super::store_access::{Intent, StoreAccess, Unanswered};
+use super::tell::reads_before;
 use super::{Answered, Done, Executor, Refused, Value, ttl_secs};
 use crate::clock::Clock;
 use crate::conn::waiter::Waiting;
@@ -77,6 +78,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if store.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
             return Ok(Reply::Error(Error::OwnVersion));
         }
+        if reads_before(&store) {
+            let whole = if let Value::Whole(value) = value { value } else { &[] };
+            match self.store.ask_home(&place, &command::Command::Store(store), whole) {
+                Ok(None) => {}
+                Ok(Some(reply)) => return Ok(reply.into_reply()),
+                Err(unanswered) => return unanswered.into_answer(),
+            }
+        }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let cas_is_on = self.cx.shared.settings.cas;
         let intent = Intent::Store { value_bytes: store.value_bytes.into() };
@@ -104,6 +113,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
+                self.cx.tell_changed(&place, key);
                 let (tap, key_hash) = (&self.cx.recorder.tap, hash.bits());
                 if place.is_default() && tap.follows(key_hash) && !expiry.is_past(guard.now()) {
                     let item = footprint(key.len(), value_bytes as usize, expiry);
@@ -151,6 +161,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let place = guards.place(key, None);
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Err(Ok(Reply::Error(error)));
+        }
+        if reads_before(&store) && self.store.is_away(&place) {
+            return Err(Ok(Reply::Error(Error::HomeTooLarge)));
         }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
@@ -235,8 +248,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         }
         if store.removes_on_refusal {
-            // Also where memory has not got it, and a store may have.
-            place.guard.remove(store.key.bytes(&mut self.key_buffer), place.hash);
+            // Also where memory has not got it, and a store may have, or another site.
+            let key = store.key.bytes(&mut self.key_buffer);
+            place.guard.remove(key, place.hash);
+            self.cx.tell_gone(place, key);
         }
         Reply::Error(error)
     }
@@ -266,6 +281,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         if deleted == Deleted::Deleted {
             self.cx.counters.delete_hits.add(1);
+        }
+        if deleted != Deleted::Exists {
+            self.cx.tell_gone(&place, key);
         }
         // A larger cache might have had an item that this one has not.
         let (tap, key) = (&self.cx.recorder.tap, place.hash.bits());
@@ -305,6 +323,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         match marked {
             Ok(deleted) => {
+                if deleted != Deleted::Exists {
+                    self.cx.tell_marked(&place, key, &invalidate);
+                }
                 if deleted == Deleted::Deleted && !invalidate.stale {
                     self.cx.counters.delete_hits.add(1);
                 }
@@ -351,6 +372,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         match touched {
             Ok(item) => {
+                self.cx.tell_changed(&place, key);
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
                 Ok(Reply::Touched { client_flags: item.client_flags(), cas: self.cas(item) })
@@ -384,6 +406,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if arith.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
             return Ok(Reply::Error(Error::OwnVersion));
         }
+        match self.store.ask_home(&place, &command::Command::Arith(arith), &[]) {
+            Ok(None) => {}
+            Ok(Some(reply)) => return Ok(reply.into_reply()),
+            Err(unanswered) => return unanswered.into_answer(),
+        }
         let touch = arith.exptime.map(|exptime| place.expiry(clock, exptime));
         let how = larder_engine::Arith {
             delta: arith.delta,
@@ -409,6 +436,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             };
         match counted {
             Counted::Number { number, cas, expiry_before, expiry, created } => {
+                self.cx.tell_changed(&place, key);
                 if !created {
                     hits.add(1);
                 }

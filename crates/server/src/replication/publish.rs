@@ -17,7 +17,7 @@ use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
 use super::stream::PeerStream;
 use super::waiters::Until;
-use super::{Site, note};
+use super::{Site, aside, note};
 use crate::namespaces::is_replicated;
 use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
@@ -87,12 +87,16 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
         publisher.durable(site.store.durable_sequence());
         publisher.tick(site.now());
         while let Some(action) = publisher.next_action() {
+            if let PublisherAction::Side(side, body) = action {
+                drop(served);
+                return aside::serve(stream, publisher, (side, body), shared, site);
+            }
             served.perform(action, &mut publisher, &mut stream)?;
         }
         if publisher.is_closed() {
             return Ok(());
         }
-        if let Some(puller) = publisher.peer() {
+        if let Some(puller) = publisher.puller() {
             served.register(puller);
             site.with_puller(puller, |figures| figures.in_flight_bytes = publisher.in_flight_bytes() as u64);
         }
@@ -176,6 +180,8 @@ impl Served<'_> {
                     self.keep(position)?;
                 }
             }
+            // Taken by the caller.
+            PublisherAction::Side(..) => {}
             PublisherAction::Close(closed) => {
                 tracing::info!(site = publisher.peer(), "a peer's connection ends: {closed}");
             }

@@ -230,6 +230,8 @@ impl Pull<'_, '_> {
                 site.with_peer(address, |figures| figures.ahead_micros = 0);
                 self.tell(SiteState::InTime);
             }
+            // Only an answer to what this connection does not say.
+            SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
         }
         Ok(())

@@ -30,8 +30,12 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    pub(crate) fn ask(&mut self, text: &str) -> String {
+    pub(crate) fn send(&mut self, text: &str) {
         self.0.get_mut().write_all(text.as_bytes()).expect("larderd reads");
+    }
+
+    pub(crate) fn ask(&mut self, text: &str) -> String {
+        self.send(text);
         self.line()
     }
 
@@ -46,6 +50,11 @@ impl Client {
             }
         }
         seen
+    }
+
+    /// The value and the flags of each key: what sites have in common that give CAS values of their own.
+    pub(crate) fn values(&mut self, keys: &[String]) -> Vec<Option<(Vec<u8>, String)>> {
+        self.look_up(keys).into_iter().map(|item| item.map(|item| (item.value, item.flags))).collect()
     }
 
     fn item(&mut self) -> Option<Lookup> {

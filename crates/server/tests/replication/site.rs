@@ -14,6 +14,15 @@ use crate::client::Client;
 /// What keeps the stores.
 pub(crate) const ENGINES: [&str; 2] = ["memory", "log"];
 
+const NAMESPACES: &str = "[default]
+keep = \"store\"
+[namespace.\"rep:\"]
+keep = \"store\"
+[namespace.\"own:\"]
+keep = \"store\"
+replicate = false
+";
+
 pub(crate) struct Cluster {
     folder: Folder,
     engine: &'static str,
@@ -33,24 +42,31 @@ impl Cluster {
 
     /// The same, with TLS between the sites.
     pub(crate) fn encrypted(sites: usize, engine: &'static str) -> Self {
-        Self::build(sites, sites, engine, true)
+        Self::build(sites, sites, engine, true, None)
     }
 
     /// The first ones of the planned sites, connected with each other. They have known each other before the others were
     /// planned, so the store has to outlive a start.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
-        Self::build(sites, planned, engine, false)
+        Self::build(sites, planned, engine, false, None)
     }
 
-    fn build(sites: usize, planned: usize, engine: &'static str, is_encrypted: bool) -> Self {
+    /// Sites with this file of namespaces.
+    pub(crate) fn with_namespaces(sites: usize, engine: &'static str, namespaces: &str) -> Self {
+        Self::build(sites, sites, engine, false, Some(namespaces))
+    }
+
+    fn build(
+        sites: usize,
+        planned: usize,
+        engine: &'static str,
+        is_encrypted: bool,
+        namespaces: Option<&str>,
+    ) -> Self {
         let folder = Folder::create();
         folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
-        folder.write(
-            "namespaces.toml",
-            "[default]\nkeep = \"store\"\n[namespace.\"rep:\"]\nkeep = \"store\"\n\
-             [namespace.\"own:\"]\nkeep = \"store\"\nreplicate = false\n",
-        );
+        folder.write("namespaces.toml", namespaces.unwrap_or(NAMESPACES));
         let proxy = |listen: &SocketAddr| Proxy::to(*listen).expect("a port is free");
         let links = (0..planned).map(|_| listens.iter().map(proxy).collect()).collect();
         if is_encrypted {

@@ -51,5 +51,42 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         }
         line("log_kept_bytes", &other.kept_bytes);
     }
+    report_caches(shared, lines);
+    report_homes(shared, lines);
     Some(())
+}
+
+/// What caches tell each other.
+fn report_caches(shared: &Shared, lines: &mut Lines) {
+    let Some(ring) = &shared.ring else { return };
+    lines.add("ring_bytes", ring.bytes());
+    for (address, peer) in ring.followed() {
+        let mut line =
+            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{address}:caches_{name}"), value);
+        line("connected", &yes_no(peer.is_connected));
+        line("applied", &peer.applied);
+        line("outdated", &peer.outdated);
+        line("gaps", &peer.gaps);
+        line("flushes", &peer.flushes);
+    }
+    for (number, follower) in ring.followers() {
+        let mut line =
+            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:caches_{name}"), value);
+        line("following", &yes_no(follower.connections > 0));
+        line("told", &follower.told);
+        line("missed", &follower.gaps);
+    }
+}
+
+/// What became of commands for the homes of their keys.
+fn report_homes(shared: &Shared, lines: &mut Lines) {
+    let Some(homes) = &shared.homes else { return };
+    let counts = homes.counts();
+    lines.add("home_answered", counts.answered);
+    lines.add("home_refused", counts.refused);
+    lines.add("home_silent", counts.silent);
+    lines.add("home_run", counts.run);
+    for (number, is_connected) in homes.connected() {
+        lines.add(format!("{number}:home_connected"), yes_no(is_connected));
+    }
 }
