@@ -1,5 +1,5 @@
-//! Commands that read before they write, of namespaces whose home is another site (`rmw = "home"`): that site runs them,
-//! and no other, so that none is lost.
+//! Commands that read before they write, of namespaces whose home is another site (`rmw = "home"`): that site runs
+//! them, and no other, so that none is lost.
 //!
 //! The walk of a command: the worker finds that another site is the key's home, leaves the command in [`Homes`] and
 //! parks the connection; a thread ([`ask`]) sends it to the home, over a connection beside that which pulls its log;
