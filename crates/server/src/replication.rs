@@ -6,8 +6,8 @@
 //! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
 //! - Once a second another one notes in the log how far this site is ([`beat`]).
 //! - What caches have changed is kept in a [`ring`], and told ([`tell`]) to peers that follow it ([`follow`]).
-//! - Commands of keys whose home is another site are run there ([`home`]). Both use connections of their own ([`aside`]),
-//!   since one that pulls the log may be busy with a copy for minutes.
+//! - Commands of keys whose home is another site are run there ([`home`]). Both use connections of their own
+//!   ([`aside`]), since one that pulls the log may be busy with a copy for minutes.
 //! - All of them share the [`Site`].
 
 mod apply;

@@ -48,8 +48,8 @@ impl Namespaces {
         Some(handles)
     }
 
-    /// Handles that know the policies, for who executes commands and is no worker: what it does in the namespaces is not
-    /// counted. `None`: one of the engines has none left.
+    /// Handles that know the policies, for who executes commands and is no worker: what it does in the namespaces is
+    /// not counted. `None`: one of the engines has none left.
     pub(crate) fn handles_apart(&self) -> Option<Handles> {
         let mut handles = self.handles()?;
         handles.view = self.named.as_ref().map(|named| {

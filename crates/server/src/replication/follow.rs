@@ -1,7 +1,7 @@
 //! Following what a peer's caches have changed.
 //!
-//! What is applied is not told again, so nothing goes around. After a gap, namespaces that may have missed something are
-//! flushed: they serve nothing that the peer has changed.
+//! What is applied is not told again, so nothing goes around. After a gap, namespaces that may have missed something
+//! are flushed: they serve nothing that the peer has changed.
 
 use std::io;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::startup::random;
 
 /// Follows the peer at this address until the site stops.
 pub(super) fn run(address: &str, shared: &Shared, site: &Site, ring: &Ring, handles: &mut Handles) {
-    let mut follower = Follower { address, shared, site, ring, handles, cursor: RingCursor::default() };
+    let mut pull = CachePull { address, shared, site, ring, handles, cursor: RingCursor::default() };
     let mut backoff = BACKOFF_MIN;
     while !site.is_stopping() {
         let mut has_connected = false;
-        if let Err(error) = follower.follow(&mut has_connected)
+        if let Err(error) = pull.follow(&mut has_connected)
             && !site.is_stopping()
         {
             tracing::info!(address, "the peer's caches are not followed: {error}");
@@ -41,7 +41,8 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, ring: &Ring, hand
     }
 }
 
-struct Follower<'f> {
+/// What one peer's caches tell.
+struct CachePull<'f> {
     address: &'f str,
     shared: &'f Shared,
     site: &'f Site,
@@ -51,7 +52,7 @@ struct Follower<'f> {
     cursor: RingCursor,
 }
 
-impl Follower<'_> {
+impl CachePull<'_> {
     fn follow(&mut self, has_connected: &mut bool) -> io::Result<()> {
         let (site, ring) = (self.site, self.ring);
         let mut stream = PeerStream::connect(self.address, self.shared, site)?;

@@ -1,10 +1,10 @@
-//! Commands that read before they write, of namespaces whose key's home is another site (`rmw = "home"`): that site runs
+//! Commands that read before they write, of namespaces whose home is another site (`rmw = "home"`): that site runs
 //! them, and no other, so that none is lost.
 //!
-//! The walk of a command: the worker finds that another site is the key's home, leaves the command in [`Homes`] and parks
-//! the connection; a thread ([`ask`]) sends it to the home, over a connection beside that which pulls its log; there a
-//! thread runs it ([`run`]) as a worker would; the answer wakes the connection, and the worker executes the command
-//! again, with that answer.
+//! The walk of a command: the worker finds that another site is the key's home, leaves the command in [`Homes`] and
+//! parks the connection; a thread ([`ask`]) sends it to the home, over a connection beside that which pulls its log;
+//! there a thread runs it ([`run`]) as a worker would; the answer wakes the connection, and the worker executes the
+//! command again, with that answer.
 
 mod ask;
 mod codec;

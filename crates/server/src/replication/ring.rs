@@ -2,8 +2,8 @@
 //! bytes.
 //!
 //! A ring has shards by the hash of the key, each with a lock and sequences of its own, so that workers seldom meet. A
-//! site that follows keeps a cursor, the last sequence of each shard that it knows; a slow one costs nothing but what it
-//! misses. Of a value only the key is kept: it is read when it is told, so that what is told last is what stays.
+//! site that follows keeps a cursor, the last sequence of each shard that it knows; a slow one costs nothing but what
+//! it misses. Of a value only the key is kept: it is read when it is told, so that what is told last is what stays.
 //!
 //! Where values are told, changes have versions (`larder_replication::version`). A shard remembers those of its keys as
 //! long as it has the change, also of changes that came from other sites, which are told to nobody: of two sites'

@@ -123,7 +123,7 @@ fn values_are_told_once() {
     assert_eq!((one.stat("2:caches_told"), other.stat("1:caches_told")), (7, 1));
 }
 
-/// A short cut is resumed; after a long one, or a restart of the peer, what may be missing is flushed, and nothing else.
+/// A short cut is resumed; after a long one, or a restart of the peer, what may be missing is flushed, no more.
 #[test]
 fn after_a_gap_nothing_outdated_is_served() {
     let mut cluster = sites();

@@ -1,8 +1,8 @@
 //! Commands for a home, and its replies, as bytes.
 //!
-//! A command is `{version u8, kind u8, key's encoding u8, key length u16, key}`, then for a store (kind 1) `{flags u32, exptime i64, mode u8,
-//! bits u8, compare u64, vivify i64, value}`, for an arith (kind 2) `{delta u64, bits u8, compare u64, number u64, its
-//! exptime i64, exptime i64}`. Numbers are little-endian; bits say which of the fields there are.
+//! A command is `{version u8, kind u8, key's encoding u8, key length u16, key}`, then for a store (kind 1) `{flags u32,
+//! exptime i64, mode u8, bits u8, compare u64, vivify i64, value}`, for an arith (kind 2) `{delta u64, bits u8, compare
+//! u64, number u64, its exptime i64, exptime i64}`. Numbers are little-endian; bits say which of the fields there are.
 
 use larder_protocol::command::{Arith, Command, Mode, Store};
 use larder_protocol::{Error, Key, Reply};
