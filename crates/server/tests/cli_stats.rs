@@ -58,7 +58,7 @@ const ALWAYS: &str = "pid uptime time version libevent pointer_size rusage_user 
     lru_bumps_dropped]";
 
 /// What stands behind them.
-const OWN: &str = "larder_memory_used_bytes larder_version";
+const OWN: &str = "larder_memory_used_bytes larder_read_only larder_refused_read_only larder_version";
 
 const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask \
     shutdown_command growth_factor chunk_size num_threads num_threads_per_udp stat_key_prefix detail_enabled \
