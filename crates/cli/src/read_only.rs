@@ -12,10 +12,10 @@ use crate::troubles::Troubles;
 use crate::{Failure, output};
 
 const NOTE: &str = "\
-Reads go on, and so do the changes of other sites. Clients are answered SERVER_ERROR read-only for maintenance. It ends \
-with `off`, or with a restart of a server that was not started with --read-only. ADDRESS is the server's --admin-listen; \
---tls and the options behind it are for that connection. Exit code of `status`: 0 if every server is read-only, 1 if \
-one is not.";
+Reads go on, and so do the changes of other sites. Clients are answered SERVER_ERROR read-only for maintenance. It \
+ends with `off`, or with a restart of a server that was not started with --read-only. ADDRESS is the server's \
+--admin-listen; --tls and the options behind it are for that connection. Exit code of `status`: 0 if every server is \
+read-only, 1 if one is not.";
 
 /// Let servers refuse changes and serve reads, for maintenance
 #[derive(clap::Args)]

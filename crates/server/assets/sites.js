@@ -4,7 +4,12 @@ import { bytes, clock, count, duration, element, micros } from "./format.js";
 
 /** Older than this, what was applied is no longer from a moment ago. */
 const LAG_MICROS_MAX = 10_000_000;
-const STANDINGS = { in: "", joining: "takes a copy", restored: "restored, needs a copy", silent: "silent, needs a copy" };
+const STANDINGS = {
+  in: "",
+  joining: "takes a copy",
+  restored: "restored, needs a copy",
+  silent: "silent, needs a copy",
+};
 /** Of the numbers; on a narrow screen each stands behind its own. */
 const NUMBERS = ["Lag", "Behind", "Log kept", "Conflicts", "Clock"];
 

@@ -185,9 +185,10 @@ impl Shared {
 
     /// Refuses clients' changes from now on, or takes them again. Those of other sites are applied all the same.
     pub(crate) fn set_read_only(&self, is_on: bool) {
-        if self.is_read_only() != is_on {
-            let what = if is_on { "changes are refused from now on" } else { "changes are taken again" };
-            tracing::warn!(read_only = is_on, "{what}");
+        match (self.is_read_only(), is_on) {
+            (false, true) => tracing::warn!("changes are refused from now on, for maintenance"),
+            (true, false) => tracing::warn!("changes are taken again"),
+            _ => {}
         }
         self.observers.set_read_only(is_on);
     }

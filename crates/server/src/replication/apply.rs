@@ -91,16 +91,13 @@ impl<'s> Applier<'s> {
             }
             let Some((key, state)) = entry.state() else { continue };
             let number = table.find(key);
-            if key.len() <= larder_engine::KEY_BYTES_MAX && is_replicated(&table, number) {
-                if let Some(conflict) = self.state(key, number, state, &mut positions)? {
-                    applied.conflicts += 1;
-                    self.site.count_conflict(number);
-                    self.shared.tell_of_sites(&Event::Conflict {
-                        key,
-                        prefix: table.prefix(number),
-                        conflict,
-                    });
-                }
+            if key.len() <= larder_engine::KEY_BYTES_MAX
+                && is_replicated(&table, number)
+                && let Some(conflict) = self.state(key, number, state, &mut positions)?
+            {
+                applied.conflicts += 1;
+                self.site.count_conflict(number);
+                self.shared.tell_of_sites(&Event::Conflict { key, prefix: table.prefix(number), conflict });
             }
         }
         let Some(last) = positions.last() else { return Ok(applied) };
@@ -156,7 +153,8 @@ impl<'s> Applier<'s> {
             let theirs = theirs.map(Source::Given).flushed(newest_flush);
             let (joined, outcome) = ours.flushed(newest_flush).join(theirs);
             let passed_over = is_newest && attempt > 0 && newest > knew;
-            let conflict = outcome.conflict.or(passed_over.then_some(Conflict { winner, loser: newest }));
+            let conflict =
+                outcome.conflict.or_else(|| passed_over.then_some(Conflict { winner, loser: newest }));
             if !outcome.is_changed {
                 return Ok(conflict);
             }

@@ -1,5 +1,5 @@
-//! `/api/read-only`: whether clients' changes are refused, for maintenance; by POST with `state=on` or `off` they are, or
-//! no more.
+//! `/api/read-only`: whether clients' changes are refused, for maintenance; by POST with `state=on` or `off` they are,
+//! or no more.
 
 use serde::Serialize;
 
