@@ -292,8 +292,9 @@ fn a_site_that_is_refused_learns_why() {
 /// A subscriber that applies nothing gets a window of bytes and one batch, and no more is read.
 #[test]
 fn a_slow_subscriber_costs_a_window() {
-    let window_bytes = 10_000;
-    let mut link = Link::started(publisher(settings(1)), subscriber(Settings { window_bytes, ..pulling() }));
+    let (window_bytes, batch_bytes) = (10_000, 1000);
+    let publishing = Settings { batch_bytes, ..settings(1) };
+    let mut link = Link::started(publisher(publishing), subscriber(Settings { window_bytes, ..pulling() }));
     let (mut to, mut rng) = (7, Rng::with_seed(1));
     let mut reads = 1;
     while reads == 1 {
@@ -310,8 +311,25 @@ fn a_slow_subscriber_costs_a_window() {
     // Once something is applied, it goes on.
     link.subscriber.applied(8, NOW);
     let (actions, applying) = link.run(NOW);
-    assert!(actions.contains(&PublisherAction::ReadLog { after: to, bytes_max: settings(1).batch_bytes }));
+    assert!(actions.contains(&PublisherAction::ReadLog { after: to, bytes_max: batch_bytes }));
     assert!(matches!(&applying[..], [SubscriberAction::Apply(batch)] if batch.to == 9));
+}
+
+/// What it has not applied yet is of no use in many small pieces.
+#[test]
+fn a_slow_subscriber_gets_larger_batches() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    let bytes_max = settings(1).batch_bytes;
+    let small = |to: u64| LogRead::Entries { to, body: put(b"user:1", b"value", to << 8 | 1) };
+    let reads = (8..20).take_while(|to| {
+        link.publisher.log_read(small(*to), NOW);
+        let (actions, _) = link.run(NOW);
+        actions.contains(&PublisherAction::ReadLog { after: *to, bytes_max })
+    });
+    assert_eq!(reads.count(), 3, "the fourth is the last one");
+    link.subscriber.applied(8, NOW);
+    let (actions, _) = link.run(NOW);
+    assert!(actions.contains(&PublisherAction::ReadLog { after: 11, bytes_max }));
 }
 
 #[test]
