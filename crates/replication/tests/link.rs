@@ -292,19 +292,19 @@ fn a_site_that_is_refused_learns_why() {
 /// A subscriber that applies nothing gets a window of bytes and one batch, and no more is read.
 #[test]
 fn a_slow_subscriber_costs_a_window() {
-    let window_bytes = 10_000;
+    let window_bytes = 1_000_000;
     let mut link = Link::started(publisher(settings(1)), subscriber(Settings { window_bytes, ..pulling() }));
     let (mut to, mut rng) = (7, Rng::with_seed(1));
     let mut reads = 1;
     while reads == 1 {
         to += 1;
-        let value: Vec<u8> = (0..900).map(|_| rng.u8(..)).collect();
+        let value: Vec<u8> = (0..90_000).map(|_| rng.u8(..)).collect();
         let body = put(b"user:1", &value, to << 8 | 1);
         link.publisher.log_read(LogRead::Entries { to, body }, NOW);
         let (actions, _) = link.run(NOW);
         reads = actions.iter().filter(|action| matches!(action, PublisherAction::ReadLog { .. })).count();
-        assert!(link.publisher.in_flight_bytes() < window_bytes + 2500);
-        assert!(link.subscriber.buffered_bytes() < window_bytes + 2500);
+        assert!(link.publisher.in_flight_bytes() < window_bytes + 250_000);
+        assert!(link.subscriber.buffered_bytes() < window_bytes + 250_000);
     }
     assert!(to > 7 + 4, "something was sent");
     // Once something is applied, it goes on.
@@ -312,6 +312,23 @@ fn a_slow_subscriber_costs_a_window() {
     let (actions, applying) = link.run(NOW);
     assert!(actions.contains(&PublisherAction::ReadLog { after: to, bytes_max: settings(1).batch_bytes }));
     assert!(matches!(&applying[..], [SubscriberAction::Apply(batch)] if batch.to == 9));
+}
+
+/// What it has not applied yet is of no use in many small pieces.
+#[test]
+fn a_slow_subscriber_gets_larger_batches() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    let bytes_max = settings(1).batch_bytes;
+    let small = |to: u64| LogRead::Entries { to, body: put(b"user:1", b"value", to << 8 | 1) };
+    let reads = (8..20).take_while(|to| {
+        link.publisher.log_read(small(*to), NOW);
+        let (actions, _) = link.run(NOW);
+        actions.contains(&PublisherAction::ReadLog { after: *to, bytes_max })
+    });
+    assert_eq!(reads.count(), 3, "the fourth is the last one");
+    link.subscriber.applied(8, NOW);
+    let (actions, _) = link.run(NOW);
+    assert!(actions.contains(&PublisherAction::ReadLog { after: 11, bytes_max }));
 }
 
 #[test]

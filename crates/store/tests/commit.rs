@@ -357,11 +357,11 @@ fn what_is_followed_is_made_durable_at_once_and_then_at_a_pace() {
     bed.journal.follow();
     assert_eq!(bed.settle(10_010), Step::Idle);
     assert_eq!(bed.journal.outcome(unfollowed), Outcome::Done, "it has a follower now");
-    assert_eq!((bed.committer.linger_micros(10_010), bed.committer.linger_micros(10_510)), (500, 0));
+    assert_eq!((bed.committer.linger_micros(10_010), bed.committer.linger_micros(11_010)), (1_000, 0));
     let second = bed.put(b"key", b"second", false);
-    assert_eq!(bed.settle(10_020), Step::IdleUntil { micros: 10_510 }, "so soon after the last one");
+    assert_eq!(bed.settle(10_020), Step::IdleUntil { micros: 11_010 }, "so soon after the last one");
     assert_eq!(bed.journal.outcome(second), Outcome::Pending);
-    bed.settle(10_510);
+    bed.settle(11_010);
     assert_eq!(bed.journal.outcome(second), Outcome::Done);
     // What came from elsewhere says nothing to them.
     let foreign = bed.journal.next_position(hash(b"foreign"));

@@ -180,6 +180,11 @@ impl Flight {
         self.bytes += bytes;
     }
 
+    /// How many have fewer bytes.
+    fn below(&self, bytes: usize) -> usize {
+        self.sent.iter().filter(|(_, sent)| *sent < bytes).count()
+    }
+
     fn land(&mut self, number: u64) {
         while let Some(&(first, bytes)) = self.sent.front()
             && first <= number
@@ -369,7 +374,9 @@ impl Publisher {
         match &mut self.phase {
             Phase::Streaming(stream) => {
                 let has_more = stream.read < self.durable;
-                if has_more && !stream.is_reading && stream.flight.bytes < window_bytes {
+                let has_room = stream.flight.bytes < window_bytes
+                    && stream.flight.below(bytes_max / 2) < SMALL_BATCHES_MAX;
+                if has_more && !stream.is_reading && has_room {
                     stream.is_reading = true;
                     let after = stream.read;
                     self.channel.act(PublisherAction::ReadLog { after, bytes_max });
@@ -532,3 +539,6 @@ pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Adm
         Admission::Log
     }
 }
+
+/// Small batches that may be under way: a subscriber that cannot keep up with them gets fewer, larger ones.
+const SMALL_BATCHES_MAX: usize = 4;

@@ -348,4 +348,4 @@ const _: () = assert!(BATCH_BYTES_MAX < crate::BATCH_BYTES_MAX as u64);
 const RETRY_MICROS: u64 = 200_000;
 const LINGER_MICROS: u64 = 300;
 /// Between two syncs for followers: what a sync costs is shared by the changes of that time.
-const FOLLOWED_PAUSE_MICROS: u64 = 500;
+const FOLLOWED_PAUSE_MICROS: u64 = 1_000;
