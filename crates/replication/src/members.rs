@@ -264,7 +264,9 @@ impl Members {
     /// durable.
     pub fn silent(&self, now_micros: u64, bound_micros: u64) -> Vec<Position> {
         let silent_micros = |member: &Member| now_micros.saturating_sub(member.heard_micros);
-        let is_heard = |member: &&Member| member.is_heard && silent_micros(member) <= HEARD_MICROS;
+        // Who hears nobody any more must not count as a majority with those whom it puts out.
+        let heard_micros = HEARD_MICROS.min(bound_micros);
+        let is_heard = |member: &&Member| member.is_heard && silent_micros(member) <= heard_micros;
         let heard = self.others.values().filter(is_heard).count() + 1;
         let all = self.others.len() + 1;
         let lowest = self.others.values().next();
@@ -405,6 +407,14 @@ mod tests {
         assert_eq!(out(&three, now), [0; 0], "it is out already");
         assert_eq!(three.next_beat(0).stable, 1, "3 holds it no more, 1 does");
         assert_eq!(three.counted().count(), 1);
+    }
+
+    #[test]
+    fn a_site_that_is_cut_off_puts_nobody_out_within_a_short_bound() {
+        let mut three = members(3, 3);
+        (1..=2).for_each(|other| hear(&mut three, other, 1, beat(1, 1), 1_000_000));
+        let silent = |now_micros| three.silent(now_micros, 3_000_000).len();
+        assert_eq!((silent(3_900_000), silent(4_100_000), silent(40_000_000)), (0, 0, 0));
     }
 
     #[test]

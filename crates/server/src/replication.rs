@@ -5,10 +5,13 @@
 //!   memory drops the key, and the store gets the newer state.
 //! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
 //! - Once a second another one notes in the log how far this site is ([`beat`]).
+//! - A copy is taken in [`copy`], with what it has named in [`named`].
 //! - All of them share the [`Site`].
 
 mod apply;
 mod beat;
+mod copy;
+mod named;
 mod note;
 mod publish;
 mod site;
@@ -22,13 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::{Builder, JoinHandle};
 
+use larder_replication::members::SILENCE_MICROS_MAX;
 use larder_replication::wire::Token;
 
 pub use self::site::Site;
 use crate::shared::Shared;
 
 /// One site of several (`--site` and what belongs to it).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ReplicationSettings {
     /// Its number, 1 to 255; 0: it was not given.
     pub site: u8,
@@ -38,6 +42,23 @@ pub struct ReplicationSettings {
     pub peers: Vec<String>,
     /// What all sites know.
     pub token_file: Option<PathBuf>,
+    /// A site that was not heard of for so long is put out.
+    pub silence_secs_max: u64,
+    /// What is kept of the log for sites that are away.
+    pub log_bytes_max: u64,
+}
+
+impl Default for ReplicationSettings {
+    fn default() -> Self {
+        Self {
+            site: 0,
+            listen: None,
+            peers: Vec::new(),
+            token_file: None,
+            silence_secs_max: SILENCE_MICROS_MAX / 1_000_000,
+            log_bytes_max: 4 << 30,
+        }
+    }
 }
 
 /// The most peers: there are 2 to 8 sites.

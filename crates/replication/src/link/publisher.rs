@@ -108,6 +108,8 @@ pub enum LogRead {
 pub struct CopyStart {
     /// What it is of: [`Members::begin_copy`].
     pub extent: CopyExtent,
+    /// About how many bytes all of it has.
+    pub whole_bytes: u64,
     /// The interrupted position, if that copy is continued; else empty.
     pub position: Vec<u8>,
 }
@@ -313,8 +315,9 @@ impl Publisher {
         if !matches!(self.phase, Phase::BeginningCopy) {
             return;
         }
-        let CopyStart { extent: CopyExtent { start, horizon, others }, position } = begun;
-        self.channel.send(&Message::CopyBegin { start, horizon, position: &position, others });
+        let CopyStart { extent: CopyExtent { start, horizon, others }, whole_bytes, position } = begun;
+        let begin = Message::CopyBegin { start, horizon, whole_bytes, position: &position, others };
+        self.channel.send(&begin);
         let copy = Copying {
             start,
             horizon,

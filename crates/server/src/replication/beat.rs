@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use larder_replication::members::SILENCE_MICROS_MAX;
-
 use super::Site;
 use crate::shared::Shared;
 
@@ -19,10 +17,10 @@ fn beat(shared: &Shared, site: &Site) {
     let now = site.now();
     let (beat, silent) = {
         let members = site.members();
-        (members.next_beat(now.unix_micros), members.silent(now.micros, SILENCE_MICROS_MAX))
+        (members.next_beat(now.unix_micros), members.silent(now.micros, site.silence_micros_max))
     };
     for position in silent {
-        tracing::warn!(site = position.site, "the site was not heard of for a week, and has to take a copy");
+        tracing::warn!(site = position.site, "the site was silent for too long, and has to take a copy");
         site.keep_standing(position);
     }
     // Every change that has its version by now, and may be below the beat's clock, is before the beat in the log.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use larder_replication::wire::Token;
 use larder_store::commit::{Change, Journal, Kind, Outcome};
 use larder_store::{Retention, Store};
 
+use super::note::TakenCopy;
 use super::{ReplicationSettings, note};
 use crate::shared::Shared;
 
@@ -26,9 +28,16 @@ pub struct Site {
     members: Mutex<Members>,
     /// Of the others: also what is not durable yet.
     live: Mutex<BTreeMap<u8, Position>>,
+    /// Copies that are being taken, by the site that they are of: also what is not durable yet.
+    copies: Mutex<BTreeMap<u8, TakenCopy>>,
+    /// Of the store.
+    directory: PathBuf,
     /// Notes on their way, in the order of their positions.
     pending: Mutex<VecDeque<(u64, Noted)>>,
     start: Instant,
+    /// Who was not heard of for so long is put out.
+    pub(super) silence_micros_max: u64,
+    log_bytes_max: u64,
     pub(super) is_stopping: AtomicBool,
     /// By address.
     peers: Mutex<BTreeMap<String, PeerFigures>>,
@@ -44,6 +53,10 @@ pub(crate) struct PeerFigures {
     pub(crate) is_connected: bool,
     /// A copy is being taken.
     pub(crate) is_copying: bool,
+    /// Of the copy that is being taken, or was the last one: what was applied, also before it was interrupted.
+    pub(crate) copy_bytes: u64,
+    /// About how many bytes the whole of it has.
+    pub(crate) copy_whole_bytes: u64,
     /// Of copies, since the start.
     pub(crate) copied_pieces: u64,
     pub(crate) copied_bytes: u64,
@@ -97,11 +110,15 @@ impl Site {
             .filter_map(|(_, bytes)| note::decode_position(bytes))
             .map(|position| if is_restored { position.restored() } else { position })
             .collect();
+        let copies = (store.notes().iter())
+            .filter(|_| !is_restored)
+            .filter_map(|(name, bytes)| Some((note::site_of_copy(name)?, note::decode_copy(bytes)?)))
+            .collect();
         let members = Members::new(settings.site, beat, positions.iter().copied(), 0);
         store
             .retain(Retention {
                 log_after_sequence: 0,
-                log_bytes_max: LOG_BYTES_MAX,
+                log_bytes_max: settings.log_bytes_max,
                 deletions_above_version: members.horizon(),
                 expired_above_secs: unix_secs_of(members.horizon()),
                 is_replicated: true,
@@ -127,8 +144,17 @@ impl Site {
             store,
             members: Mutex::new(members),
             live: Mutex::new(live),
+            copies: Mutex::new(copies),
+            directory: shared
+                .settings
+                .store
+                .as_ref()
+                .map(|store| store.directory.clone())
+                .unwrap_or_default(),
             pending: Mutex::default(),
             start: Instant::now(),
+            silence_micros_max: settings.silence_secs_max.saturating_mul(1_000_000),
+            log_bytes_max: settings.log_bytes_max,
             is_stopping: AtomicBool::new(false),
             peers: Mutex::default(),
             pullers: Mutex::default(),
@@ -209,6 +235,35 @@ impl Site {
         self.note(Noted::Position(position), &note::name_of(position.site), &bytes, false)
     }
 
+    /// How far a copy of this log of another site is taken; `None`: none was begun.
+    pub(super) fn taken_copy(&self, site: u8, incarnation: u64) -> Option<TakenCopy> {
+        lock(&self.copies).get(&site).filter(|copy| copy.incarnation == incarnation).cloned()
+    }
+
+    /// Notes how far a copy is taken. Call when all before it is applied.
+    pub(super) fn keep_copy(&self, site: u8, copy: &TakenCopy) {
+        let mut copies = lock(&self.copies);
+        // One that has no place in a note begins anew.
+        let Some(bytes) = note::encode_copy(copy) else { return };
+        copies.insert(site, copy.clone());
+        self.submit_note(&note::name_of_copy(site), &bytes, false);
+    }
+
+    /// The copy of another site is taken, or of no use.
+    pub(super) fn forget_copy(&self, site: u8) {
+        let mut copies = lock(&self.copies);
+        if copies.remove(&site).is_some()
+            && let Some(bytes) = note::encode_copy(&TakenCopy::default())
+        {
+            self.submit_note(&note::name_of_copy(site), &bytes, false);
+        }
+    }
+
+    /// Where the keys are kept that the copy of another site has named.
+    pub(super) fn named_path(&self, site: u8) -> PathBuf {
+        self.directory.join(format!("copy-of-{site}.named"))
+    }
+
     /// Notes a beat, which is made durable without delay.
     pub(super) fn keep_beat(&self, beat: Beat) -> u64 {
         self.note(Noted::Beat(beat), note::BEAT, &note::encode_beat(&beat), true)
@@ -268,7 +323,7 @@ impl Site {
         drop(members);
         self.store.retain(Retention {
             log_after_sequence: confirmed,
-            log_bytes_max: LOG_BYTES_MAX,
+            log_bytes_max: self.log_bytes_max,
             deletions_above_version: horizon,
             expired_above_secs: unix_secs_of(horizon),
             is_replicated: true,
@@ -321,8 +376,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What slow peers make a site keep of its log.
-const LOG_BYTES_MAX: u64 = 4 << 30;
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
 const WAIT: Duration = Duration::from_micros(500);

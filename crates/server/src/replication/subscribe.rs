@@ -5,15 +5,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_replication::link::{Batch, CopyBegun, Subscriber, SubscriberAction};
+use larder_replication::link::{Batch, Subscriber, SubscriberAction};
 use larder_replication::members::{Cursor, Standing, Trust};
 use larder_replication::merge::Fit;
 use larder_replication::wire::CopyReason;
-use larder_store::Cursor as ScanCursor;
 use larder_store::commit::Outcome;
 
 use super::Site;
 use super::apply::{Applied, Applier};
+use super::copy::Copy;
 use super::publish::{PAUSE_MAX, PAUSE_MIN};
 use super::stream::{PeerStream, ended};
 use crate::shared::Shared;
@@ -30,7 +30,7 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut App
             applier,
             peer: 0,
             incarnation: 0,
-            begun: None,
+            copy: None,
             unsynced: VecDeque::new(),
         };
         let ended = pull.pull();
@@ -62,7 +62,7 @@ struct Pull<'p, 's> {
     /// Of its log.
     incarnation: u64,
     /// The copy that is taken.
-    begun: Option<CopyBegun>,
+    copy: Option<Copy<'p>>,
     /// Batches that are applied, and the positions of their notes.
     unsynced: VecDeque<(u64, u64)>,
 }
@@ -152,10 +152,10 @@ impl Pull<'_, '_> {
                 }
                 let trust = site.members().trust(self.peer, reason);
                 match trust {
-                    Trust::Full => subscriber.copy(None),
+                    Trust::Full => self.ask_for_copy(subscriber),
                     Trust::Yielded(position) => {
                         self.keep(position)?;
-                        subscriber.copy(None);
+                        self.ask_for_copy(subscriber);
                     }
                     Trust::None => {
                         subscriber.stop();
@@ -172,31 +172,32 @@ impl Pull<'_, '_> {
                 }
             }
             SubscriberAction::CopyBegun(begun) => {
-                if begun.horizon != 0 && self.has_items_up_to(begun.horizon)? {
-                    tracing::error!(
-                        address,
-                        site = self.peer,
-                        "the peer has forgotten what this site may not know to be deleted: stop this site, empty its \
-                         store, and start it again, so that it takes a whole copy"
-                    );
-                    self.peer = 0;
-                    return Err(io::Error::other("this site has to start with an empty store"));
-                }
-                site.with_peer(address, |figures| figures.is_copying = true);
-                self.begun = Some(begun);
+                let whole_bytes = begun.whole_bytes;
+                let copy = Copy::begin(self.shared, site, self.peer, begun)?;
+                site.with_peer(address, |figures| {
+                    figures.is_copying = true;
+                    (figures.copy_bytes, figures.copy_whole_bytes) = (copy.bytes(), whole_bytes);
+                });
+                self.copy = Some(copy);
             }
             SubscriberAction::ApplyPiece(piece) => {
                 let applied =
                     self.applier.apply(&piece.body).map_err(|error| io::Error::other(error.to_string()))?;
                 self.count(&applied, piece.body.len());
+                let copy = self.copy.as_mut().ok_or_else(|| io::Error::other("a piece of no copy"))?;
+                copy.note_applied(&piece)?;
+                let bytes = copy.bytes();
                 site.with_peer(address, |figures| {
+                    figures.copy_bytes = bytes;
                     figures.copied_pieces += 1;
                     figures.copied_bytes += piece.body.len() as u64;
                 });
                 subscriber.piece_applied(piece.number, site.now());
             }
             SubscriberAction::FinishCopy => {
-                let cursor = self.finish_copy()?;
+                let copy = self.copy.take().ok_or_else(|| io::Error::other("no copy ends"))?;
+                let cursor = copy.finish(self.applier)?;
+                site.with_peer(address, |figures| figures.is_copying = false);
                 subscriber.copy_taken(cursor);
             }
             SubscriberAction::Ahead { micros } => {
@@ -245,43 +246,11 @@ impl Pull<'_, '_> {
         });
     }
 
-    /// The copy's end is where this site is from here on.
-    fn finish_copy(&mut self) -> io::Result<Cursor> {
-        let site = self.site;
-        let CopyBegun { cursor, horizon, others, .. } =
-            self.begun.take().ok_or_else(|| io::Error::other("no copy ends"))?;
-        site.journal.raise_replicated_versions(horizon);
-        for theirs in others {
-            if theirs.site == site.number() {
-                site.journal.raise_replicated_versions(theirs.beat.clock);
-            } else if let Some(learned) = site.live(theirs.site).and_then(|ours| ours.learn(theirs)) {
-                site.keep_cursor(learned.site, learned.cursor, Some(learned.beat));
-            }
-        }
-        let note = site.keep_cursor(self.peer, cursor, None);
-        if !site.wait_durable(note) {
-            return Err(io::Error::other("the store could not keep the copy"));
-        }
-        site.with_peer(self.address, |figures| figures.is_copying = false);
-        tracing::info!(site = self.peer, "the copy of the peer is complete");
-        Ok(cursor)
-    }
-
-    /// True if this site has an item that the others may have forgotten to be deleted.
-    fn has_items_up_to(&self, horizon: u64) -> io::Result<bool> {
-        let (mut cursor, mut has_items) = (ScanCursor::new(), false);
-        loop {
-            let has_more = self
-                .site
-                .store
-                .for_each_state(&mut cursor, SCAN_BYTES, &mut |_, state, _| {
-                    has_items |= state.item.is_some() && state.version <= horizon;
-                })
-                .map_err(io::Error::other)?;
-            if has_items || !has_more || self.site.is_stopping() {
-                return Ok(has_items);
-            }
-        }
+    /// From its start, or behind the last piece of an earlier one that is applied.
+    fn ask_for_copy(&self, subscriber: &mut Subscriber) {
+        let taken = self.site.taken_copy(self.peer, self.incarnation);
+        let taken = taken.as_ref().filter(|taken| !taken.position.is_empty());
+        subscriber.copy(taken.map(|taken| (taken.start, &taken.position[..])));
     }
 
     /// Durably.
@@ -294,4 +263,3 @@ impl Pull<'_, '_> {
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 const INPUT_BYTES: usize = 64 << 10;
-const SCAN_BYTES: usize = 1 << 20;

@@ -23,6 +23,8 @@ pub(crate) struct Cluster {
     links: Vec<Vec<Proxy>>,
     servers: Vec<Server>,
     killed: Option<usize>,
+    /// Of each site, beside those of all tests.
+    options: Vec<String>,
 }
 
 impl Cluster {
@@ -32,15 +34,26 @@ impl Cluster {
 
     /// The same, with TLS between the sites.
     pub(crate) fn encrypted(sites: usize, engine: &'static str) -> Self {
-        Self::build(sites, sites, engine, true)
+        Self::build(sites, sites, engine, true, &[])
     }
 
     /// The first ones of the planned sites, connected with each other.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
-        Self::build(sites, planned, engine, false)
+        Self::build(sites, planned, engine, false, &[])
     }
 
-    fn build(sites: usize, planned: usize, engine: &'static str, is_encrypted: bool) -> Self {
+    /// Whose larderd have these options, too.
+    pub(crate) fn with_options(sites: usize, planned: usize, engine: &'static str, options: &[&str]) -> Self {
+        Self::build(sites, planned, engine, false, options)
+    }
+
+    fn build(
+        sites: usize,
+        planned: usize,
+        engine: &'static str,
+        is_encrypted: bool,
+        options: &[&str],
+    ) -> Self {
         let folder = Folder::create();
         folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
@@ -48,8 +61,9 @@ impl Cluster {
         if is_encrypted {
             write_certificates(&folder, "");
         }
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
         let mut cluster =
-            Self { folder, engine, is_encrypted, listens, links, servers: Vec::new(), killed: None };
+            Self { folder, engine, is_encrypted, listens, links, servers: Vec::new(), killed: None, options };
         cluster.servers = (0..sites).map(|site| cluster.start_site(site)).collect();
         for site in 0..sites {
             let mut client = cluster.client(site);
@@ -92,6 +106,7 @@ impl Cluster {
                 args.extend(["--peer".to_owned(), link.address.to_string()]);
             }
         }
+        args.extend(self.options.iter().cloned());
         if self.is_encrypted {
             let [chain, key, authority] = ["chain.pem", "key.pem", "authority.pem"]
                 .map(|name| self.folder.arg(&format!("{identity}{name}")));
@@ -108,6 +123,21 @@ impl Cluster {
         self.servers.remove(site).stop().expect("it runs");
         let server = self.start_site_as(site, "strange-");
         self.servers.insert(site, server);
+    }
+
+    /// Where a site has its store.
+    pub(crate) fn store(&self, site: usize) -> std::path::PathBuf {
+        self.folder.file(&format!("store{site}"))
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// All links of a site, in both directions.
+    pub(crate) fn set_links_of(&self, site: usize, link: Link) {
+        self.set_link(site, link);
+        self.links.iter().for_each(|links| links[site].set(link));
     }
 
     /// Where a site listens for the others.

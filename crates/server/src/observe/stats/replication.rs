@@ -27,6 +27,8 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         line("copying", &yes_no(peer.is_copying));
         line("copied_pieces", &peer.copied_pieces);
         line("copied_bytes", &peer.copied_bytes);
+        line("copy_bytes", &peer.copy_bytes);
+        line("copy_whole_bytes", &peer.copy_whole_bytes);
         line("last_error", &peer.last_error);
     }
     for position in site.positions() {

@@ -584,6 +584,30 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "replication-silence-secs",
+        Needed("<num>"),
+        "604800",
+        "seconds without a word after which the others go on without a site, which has to take a copy then",
+        |d, v| {
+            let message = "larderd: --replication-silence-secs: 1 to 31536000";
+            d.replication().silence_secs_max = number_in(v, 1..=31_536_000, message)?;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "replication-log-mib",
+        Needed("<num>"),
+        "4096",
+        "MiB of the log that are kept for sites that are away; one that is further behind takes a copy",
+        |d, v| {
+            let mib: u64 = number_in(v, 1..=1_048_576, "larderd: --replication-log-mib: 1 to 1048576")?;
+            d.replication().log_bytes_max = mib << 20;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "log-level",
         Needed("<level>"),
         "warn",
