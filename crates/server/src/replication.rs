@@ -13,6 +13,7 @@ mod beat;
 mod copy;
 mod named;
 mod note;
+mod peers;
 mod publish;
 mod site;
 mod stream;
@@ -28,6 +29,7 @@ use std::thread::{Builder, JoinHandle};
 use larder_replication::members::SILENCE_MICROS_MAX;
 use larder_replication::wire::Token;
 
+use self::peers::Puller;
 pub use self::site::Site;
 use crate::shared::Shared;
 
@@ -40,6 +42,8 @@ pub struct ReplicationSettings {
     pub listen: Option<SocketAddr>,
     /// Peers that it pulls from: host and port.
     pub peers: Vec<String>,
+    /// Or a file that has them, by site, and is read again at SIGHUP.
+    pub peers_file: Option<PathBuf>,
     /// What all sites know.
     pub token_file: Option<PathBuf>,
     /// A site that was not heard of for so long is put out.
@@ -48,12 +52,20 @@ pub struct ReplicationSettings {
     pub log_bytes_max: u64,
 }
 
+impl ReplicationSettings {
+    /// How many peers it may pull from.
+    pub fn pullers_max(&self) -> usize {
+        if self.peers_file.is_some() { PEERS_MAX } else { self.peers.len() }
+    }
+}
+
 impl Default for ReplicationSettings {
     fn default() -> Self {
         Self {
             site: 0,
             listen: None,
             peers: Vec::new(),
+            peers_file: None,
             token_file: None,
             silence_secs_max: SILENCE_MICROS_MAX / 1_000_000,
             log_bytes_max: 4 << 30,
@@ -68,6 +80,7 @@ pub const PEERS_MAX: usize = 7;
 pub struct Threads {
     site: Arc<Site>,
     threads: Vec<JoinHandle<()>>,
+    pullers: Vec<Puller>,
 }
 
 impl Threads {
@@ -77,6 +90,7 @@ impl Threads {
         settings: &ReplicationSettings,
         token: Option<Token>,
     ) -> io::Result<Self> {
+        let named = settings.peers_file.as_ref().map(|path| peers::read(path, settings.site)).transpose()?;
         let site = Arc::new(Site::open(shared, settings, token)?);
         let persistence = shared.persistence.as_ref().ok_or_else(|| io::Error::other("there is no store"))?;
         if persistence.replication.set(Arc::clone(&site)).is_err() {
@@ -96,22 +110,17 @@ impl Threads {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-publish".into(), Box::new(move || publish::accept(&listener, &shared, &site)))?;
         }
-        for peer in &settings.peers {
-            let handles =
-                shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
-            let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
-            spawn(
-                "larder-pull".into(),
-                Box::new(move || {
-                    subscribe::run(&peer, &shared, &site, &mut apply::Applier::new(&shared, &site, handles))
-                }),
-            )?;
+        let pullers = settings.peers.iter().map(|peer| Puller::start(shared, &site, peer, 0));
+        let pullers = pullers.collect::<io::Result<_>>()?;
+        if let Some((path, named)) = settings.peers_file.clone().zip(named) {
+            let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
+            spawn("larder-peers".into(), Box::new(move || peers::run(&path, named, &shared, &site)))?;
         }
         {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-beat".into(), Box::new(move || beat::run(&shared, &site)))?;
         }
-        Ok(Self { site, threads })
+        Ok(Self { site, threads, pullers })
     }
 
     /// Ends them. Call while the store's threads still run.
@@ -121,5 +130,6 @@ impl Threads {
             thread.thread().unpark();
             let _ = thread.join();
         }
+        self.pullers.into_iter().for_each(Puller::end);
     }
 }

@@ -5,6 +5,8 @@
 mod client;
 #[path = "replication/copies.rs"]
 mod copies;
+#[path = "replication/members.rs"]
+mod members;
 #[path = "replication/proxy.rs"]
 mod proxy;
 #[path = "replication/site.rs"]

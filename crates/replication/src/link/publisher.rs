@@ -488,7 +488,9 @@ pub struct LogExtent {
 /// Whether a site gets the log from its cursor on.
 pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Admission {
     let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
-    if position.standing == Standing::Silent {
+    if position.standing == Standing::Removed {
+        Admission::Refused(Refusal::UnknownSite)
+    } else if position.standing == Standing::Silent {
         Admission::Copy(CopyReason::Silent)
     } else if position.standing != Standing::In {
         Admission::Copy(CopyReason::Restored)

@@ -72,6 +72,7 @@ pub(super) fn encode_position(position: &Position) -> Vec<u8> {
         Standing::Joining => 1,
         Standing::Restored => 2,
         Standing::Silent => 3,
+        Standing::Removed => 4,
     };
     let mut bytes = vec![site, standing];
     for number in [incarnation, cursor.incarnation, cursor.sequence] {
@@ -88,6 +89,7 @@ pub(super) fn decode_position(bytes: &[u8]) -> Option<Position> {
         1 => Standing::Joining,
         2 => Standing::Restored,
         3 => Standing::Silent,
+        4 => Standing::Removed,
         _ => return None,
     };
     let [incarnation, of_log, sequence, clock, stable, horizon] = numbers_of(numbers)?;
@@ -127,7 +129,8 @@ mod tests {
     #[test]
     fn notes_are_read_as_they_were_written() {
         let beat = Beat { clock: 3, stable: 2, horizon: 1 };
-        for standing in [Standing::In, Standing::Joining, Standing::Restored, Standing::Silent] {
+        use Standing::{In, Joining, Removed, Restored, Silent};
+        for standing in [In, Joining, Restored, Silent, Removed] {
             let cursor = Cursor { incarnation: 8, sequence: 9 };
             let position = Position { site: 7, standing, incarnation: 6, cursor, beat };
             let bytes = encode_position(&position);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use larder_policy::Table;
 use larder_replication::entry::Entry;
 use larder_replication::link::{CopyRead, CopyStart, LogRead, Publisher, PublisherAction, admit};
+use larder_replication::members::Standing;
 use larder_replication::state::{Expiry, Item, Register, State};
 use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
@@ -69,7 +70,9 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
     let mut pause = PAUSE_MIN;
     while !publisher.is_closed() {
-        if site.is_stopping() {
+        let is_removed =
+            |puller| site.live(puller).is_some_and(|puller| puller.standing == Standing::Removed);
+        if site.is_stopping() || publisher.peer().is_some_and(is_removed) {
             publisher.stop();
         }
         match stream.read(&mut input, pause)? {

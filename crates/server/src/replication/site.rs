@@ -39,6 +39,8 @@ pub struct Site {
     pub(super) silence_micros_max: u64,
     log_bytes_max: u64,
     pub(super) is_stopping: AtomicBool,
+    /// The file with the peers is to be read again.
+    has_to_reload: AtomicBool,
     /// By address.
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
@@ -156,6 +158,7 @@ impl Site {
             silence_micros_max: settings.silence_secs_max.saturating_mul(1_000_000),
             log_bytes_max: settings.log_bytes_max,
             is_stopping: AtomicBool::new(false),
+            has_to_reload: AtomicBool::new(false),
             peers: Mutex::default(),
             pullers: Mutex::default(),
         };
@@ -180,6 +183,16 @@ impl Site {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(SeqCst)
+    }
+
+    /// The peers may be others now: SIGHUP.
+    pub(crate) fn reload_peers(&self) {
+        self.has_to_reload.store(true, SeqCst);
+    }
+
+    /// True once after each [`reload_peers`](Self::reload_peers).
+    pub(super) fn takes_reload(&self) -> bool {
+        self.has_to_reload.swap(false, SeqCst)
     }
 
     /// What there is of the own log.
@@ -333,6 +346,11 @@ impl Site {
     /// Changes the figures of a peer.
     pub(super) fn with_peer(&self, address: &str, change: impl FnOnce(&mut PeerFigures)) {
         change(lock(&self.peers).entry(address.to_owned()).or_default());
+    }
+
+    /// A peer is none any more.
+    pub(super) fn forget_peer(&self, address: &str) {
+        lock(&self.peers).remove(address);
     }
 
     /// Changes the figures of a site that pulls.

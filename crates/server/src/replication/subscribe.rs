@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use larder_replication::link::{Batch, Subscriber, SubscriberAction};
@@ -19,12 +20,24 @@ use super::stream::{PeerStream, ended};
 use crate::shared::Shared;
 use crate::startup::random;
 
-/// Pulls from the peer at this address until the site stops.
-pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
+/// A peer to pull from.
+pub(super) struct PeerAddress<'p> {
+    pub(super) address: &'p str,
+    /// The site that has to be there; 0: any.
+    pub(super) number: u8,
+    /// It is no peer any more.
+    pub(super) has_to_end: &'p AtomicBool,
+}
+
+/// Pulls from a peer until the site stops, or the peer is none any more.
+pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
+    let PeerAddress { address, number, has_to_end } = *peer;
     let mut backoff = BACKOFF_MIN;
-    while !site.is_stopping() {
+    while !site.is_stopping() && !has_to_end.load(SeqCst) {
         let mut pull = Pull {
             address,
+            number,
+            has_to_end,
             shared,
             site,
             applier,
@@ -54,6 +67,8 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut App
 /// A connection to a peer.
 struct Pull<'p, 's> {
     address: &'p str,
+    number: u8,
+    has_to_end: &'p AtomicBool,
     shared: &'p Shared,
     site: &'p Site,
     applier: &'p mut Applier<'s>,
@@ -75,7 +90,7 @@ impl Pull<'_, '_> {
         let mut input = vec![0; INPUT_BYTES];
         let mut pause = PAUSE_MIN;
         while !subscriber.is_closed() {
-            if site.is_stopping() {
+            if site.is_stopping() || self.has_to_end.load(SeqCst) {
                 subscriber.stop();
             }
             let received = stream.read(&mut input, pause)?;
@@ -125,6 +140,10 @@ impl Pull<'_, '_> {
         match action {
             SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
             SubscriberAction::Connected { site: peer, incarnation } => {
+                if self.number != 0 && self.number != peer {
+                    let error = format!("--peers-file has site {} there, and it is site {peer}", self.number);
+                    return Err(io::Error::other(error));
+                }
                 (self.peer, self.incarnation) = (peer, incarnation);
                 site.with_peer(address, |figures| {
                     (figures.site, figures.is_connected) = (peer, true);

@@ -10,6 +10,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use crate::client::Client;
 use crate::proxy::{Link, Proxy};
 
+/// In place of an option: peers are named in a file.
+pub(crate) const PEERS_FILE: &str = "--peers-file";
 /// What keeps the stores.
 pub(crate) const ENGINES: [&str; 2] = ["memory", "log"];
 
@@ -23,6 +25,8 @@ pub(crate) struct Cluster {
     links: Vec<Vec<Proxy>>,
     servers: Vec<Server>,
     killed: Option<usize>,
+    /// Peers are named in a file.
+    has_files: bool,
     /// Of each site, beside those of all tests.
     options: Vec<String>,
 }
@@ -61,9 +65,21 @@ impl Cluster {
         if is_encrypted {
             write_certificates(&folder, "");
         }
-        let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut cluster =
-            Self { folder, engine, is_encrypted, listens, links, servers: Vec::new(), killed: None, options };
+        let has_files = options.contains(&PEERS_FILE);
+        let options = options.iter().filter(|option| **option != PEERS_FILE);
+        let options = options.map(|option| (*option).to_owned()).collect();
+        let mut cluster = Self {
+            folder,
+            engine,
+            is_encrypted,
+            listens,
+            links,
+            servers: Vec::new(),
+            killed: None,
+            has_files,
+            options,
+        };
+        (0..sites).for_each(|site| cluster.name_peers(site, &(0..sites).collect::<Vec<_>>()));
         cluster.servers = (0..sites).map(|site| cluster.start_site(site)).collect();
         for site in 0..sites {
             let mut client = cluster.client(site);
@@ -101,7 +117,10 @@ impl Cluster {
         ]
         .map(str::to_owned)
         .to_vec();
-        for (other, link) in self.links[site].iter().enumerate() {
+        if self.has_files {
+            args.extend(["--peers-file".to_owned(), self.folder.arg(&format!("peers{site}"))]);
+        }
+        for (other, link) in self.links[site].iter().enumerate().filter(|_| !self.has_files) {
             if other != site {
                 args.extend(["--peer".to_owned(), link.address.to_string()]);
             }
@@ -123,6 +142,17 @@ impl Cluster {
         self.servers.remove(site).stop().expect("it runs");
         let server = self.start_site_as(site, "strange-");
         self.servers.insert(site, server);
+    }
+
+    /// Writes the file of a site's peers.
+    pub(crate) fn name_peers(&self, site: usize, sites: &[usize]) {
+        let line = |other: &usize| format!("{} {}\n", other + 1, self.links[site][*other].address);
+        let lines: String = sites.iter().filter(|other| **other != site).map(line).collect();
+        self.folder.write(&format!("peers{site}"), lines);
+    }
+
+    pub(crate) fn server(&self, site: usize) -> &Server {
+        &self.servers[site]
     }
 
     /// Where a site has its store.

@@ -41,6 +41,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
             Standing::Joining => "joining",
             Standing::Restored => "restored",
             Standing::Silent => "silent",
+            Standing::Removed => "removed",
         };
         line("standing", &standing);
     }

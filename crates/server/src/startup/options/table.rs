@@ -573,6 +573,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "peers-file",
+        Needed("<file>"),
+        "",
+        "all other sites, a number and host:port a line; read again at SIGHUP: who is no longer there is not waited for",
+        |d, v| {
+            d.replication().peers_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "replication-token-file",
         Needed("<file>"),
         "",
