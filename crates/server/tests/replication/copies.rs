@@ -160,3 +160,36 @@ fn what_was_deleted_since_a_backup_does_not_come_back() {
     converge(&mut one, &mut two, &keys);
     assert_eq!(one.look_up(&keys).iter().flatten().count(), 400);
 }
+
+/// Bytes of the files of a store.
+fn disk_bytes(store: &std::path::Path) -> u64 {
+    let files = std::fs::read_dir(store).expect("there is a store");
+    files.flatten().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
+}
+
+/// What a site keeps for one that is away has a bound; one that is further behind takes a copy, and has all the same,
+/// deletions, too.
+#[test]
+fn a_site_behind_the_bound_of_the_log_takes_a_copy() {
+    let options = ["--replication-log-mib", "1", "--store-segment-kib", "64"];
+    let cluster = Cluster::with_options(2, 2, "log", &options);
+    let (mut one, mut two) = (cluster.client(0), cluster.client(1));
+    let keys = keys(300);
+    keys.iter().for_each(|key| assert_eq!(one.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED"));
+    converge(&mut one, &mut two, &keys);
+    let pieces = two.stat(":copied_pieces");
+    cluster.set_links(Link::Cut);
+    keys[..50].iter().for_each(|key| assert_eq!(one.ask(&format!("delete {key}\r\n")), "DELETED"));
+    let value = "v".repeat(1000);
+    for _ in 0..100 {
+        let set = |key: &String| format!("set {key} 0 0 1000 noreply\r\n{value}\r\n");
+        let sets: String = keys[50..].iter().map(set).collect();
+        assert_eq!(one.ask(&format!("{sets}mn\r\n")), "MN");
+    }
+    // 25 MB were written.
+    eventually(|| disk_bytes(&cluster.store(0)) < 6 << 20);
+    cluster.set_links(Link::Open);
+    eventually(|| two.stat(":copied_pieces") > pieces);
+    converge(&mut one, &mut two, &keys);
+    assert_eq!(two.look_up(&keys).iter().flatten().count(), 250);
+}
