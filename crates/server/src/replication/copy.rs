@@ -1,8 +1,8 @@
 //! Taking a copy of a peer, piece by piece: one that is interrupted goes on where it was.
 //!
-//! What is applied of it is noted in the log, behind what it speaks of. If this site was put out, the keys that the copy
-//! names are kept in a file ([`Named`]), and synced before the note: at the end, of each item that was not named the
-//! others may have forgotten that it was deleted. Until the deletions of all these are durable the peer does not pull.
+//! What is applied of it is noted in the log, behind what it speaks of. If this site was put out, the keys that the
+//! copy names are kept in a file ([`Named`]), and synced before the note: at the end, of each item that was not named
+//! the others may have forgotten that it was deleted. Until the deletions of these are durable the peer does not pull.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! The keys that a copy has named, in a file: what the copy lacks is what the taker sweeps.
 //!
-//! A key is kept as a digest of 128 bits, keyed at random, so that the file has 16 bytes a key, whatever its length. The
-//! digests are looked through in parts, by their highest bits, so that memory is bounded however many there are.
+//! A key is kept as a digest of 128 bits, keyed at random, so that the file has 16 bytes a key, whatever its length.
+//! The digests are looked through in parts, by their highest bits, so that memory is bounded however many there are.
 
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher as _;
@@ -42,8 +42,8 @@ impl Named {
         Ok(Self { path: path.to_owned(), file, hash_key, count: 0 })
     }
 
-    /// The file with this [id](Self::id) as it was left, which has to have so many digests. What is behind them was named, too, by a piece that
-    /// may have been lost. Errors: it is another one, or has less.
+    /// The file with this [id](Self::id) as it was left, which has to have so many digests. What is behind them was
+    /// named, too, by a piece that may have been lost. Errors: it is another one, or has less.
     pub(super) fn open(path: &Path, id: u64, count: u64) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut hash_key = [0; DIGEST_BYTES];
