@@ -195,11 +195,14 @@ fn a_copy_arrives_in_pieces_once_they_are_durable() {
     let interrupted = Some((3, b"where it was".to_vec()));
     assert_eq!(actions, [PublisherAction::BeginCopy { site: 2, interrupted }]);
     let extent = CopyExtent { start: 50, horizon: 99, others: Vec::new() };
-    link.publisher.copy_begun(CopyStart { extent, position: Vec::new() });
+    link.publisher.copy_begun(CopyStart { extent, whole_bytes: 7, position: Vec::new() });
     let (actions, begun) = link.run(NOW);
     assert!(matches!(&actions[..], [PublisherAction::ReadCopy { position, .. }] if position.is_empty()));
     let [SubscriberAction::CopyBegun(begun)] = &begun[..] else { panic!("{begun:?}") };
-    assert_eq!((begun.cursor.sequence, begun.horizon, begun.is_continued), (50, 99, false));
+    assert_eq!(
+        (begun.cursor.sequence, begun.horizon, begun.whole_bytes, begun.is_continued),
+        (50, 99, 7, false)
+    );
     // The states of any site.
     let body = put(b"k", b"v", 1 << 8 | 9);
     let not_durable = 1_000_001;
@@ -546,7 +549,13 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
         7 => Message::Batch { from: number, to: number.wrapping_add(1), unix_micros: number },
         8 => Message::Confirm { applied: number, durable: number },
         9 => Message::CopyRequest { start: number, position: &bytes },
-        10 => Message::CopyBegin { start: number, horizon: number, position: &bytes, others: Vec::new() },
+        10 => Message::CopyBegin {
+            start: number,
+            horizon: number,
+            whole_bytes: number,
+            position: &bytes,
+            others: Vec::new(),
+        },
         11 => Message::CopyPiece { number, is_last: rng.bool(), position: &bytes },
         12 => Message::CopyConfirm { number },
         13 => Message::CopyTaken,

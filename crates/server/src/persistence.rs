@@ -78,7 +78,7 @@ impl StoreSettings {
     /// Threads that access the engines: the readers, the committer, those that list keys, and those that apply what
     /// other sites have changed.
     pub fn threads(&self) -> usize {
-        let peers = self.replication.as_ref().map_or(0, |replication| replication.peers.len());
+        let peers = self.replication.as_ref().map_or(0, ReplicationSettings::pullers_max);
         self.readers + 1 + key_dumps::THREADS + peers
     }
 

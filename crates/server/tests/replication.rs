@@ -5,8 +5,12 @@
 mod caches;
 #[path = "replication/client.rs"]
 mod client;
+#[path = "replication/copies.rs"]
+mod copies;
 #[path = "replication/homes.rs"]
 mod homes;
+#[path = "replication/members.rs"]
+mod members;
 #[path = "replication/site.rs"]
 mod site;
 

@@ -114,6 +114,8 @@ pub enum LogRead {
 pub struct CopyStart {
     /// What it is of: [`Members::begin_copy`].
     pub extent: CopyExtent,
+    /// About how many bytes all of it has.
+    pub whole_bytes: u64,
     /// The interrupted position, if that copy is continued; else empty.
     pub position: Vec<u8>,
 }
@@ -340,8 +342,9 @@ impl Publisher {
         if !matches!(self.phase, Phase::BeginningCopy) {
             return;
         }
-        let CopyStart { extent: CopyExtent { start, horizon, others }, position } = begun;
-        self.channel.send(&Message::CopyBegin { start, horizon, position: &position, others });
+        let CopyStart { extent: CopyExtent { start, horizon, others }, whole_bytes, position } = begun;
+        let begin = Message::CopyBegin { start, horizon, whole_bytes, position: &position, others };
+        self.channel.send(&begin);
         let copy = Copying {
             start,
             horizon,
@@ -525,7 +528,9 @@ pub struct LogExtent {
 /// Whether a site gets the log from its cursor on.
 pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Admission {
     let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
-    if position.standing == Standing::Silent {
+    if position.standing == Standing::Removed {
+        Admission::Refused(Refusal::UnknownSite)
+    } else if position.standing == Standing::Silent {
         Admission::Copy(CopyReason::Silent)
     } else if position.standing != Standing::In {
         Admission::Copy(CopyReason::Restored)

@@ -90,6 +90,8 @@ pub struct CopyBegun {
     pub cursor: Cursor,
     /// What the copy does not have, up to this version, is gone.
     pub horizon: u64,
+    /// About how many bytes the whole copy has.
+    pub whole_bytes: u64,
     /// True if the copy goes on where it was interrupted.
     pub is_continued: bool,
     /// How far the publisher is in other logs.
@@ -419,7 +421,7 @@ impl End for Subscriber {
                 self.enqueue(Work::Batch(Batch { from, to, body, unix_micros }))
             }
             (
-                Message::CopyBegin { start, horizon, position, others },
+                Message::CopyBegin { start, horizon, whole_bytes, position, others },
                 &mut Phase::AwaitingCopy { start: asked },
             ) => {
                 let Some(peer) = self.channel.peer else { return Err(unexpected()) };
@@ -429,7 +431,7 @@ impl End for Subscriber {
                 }
                 let cursor = Cursor { incarnation: peer.incarnation, sequence: start };
                 self.phase = Phase::Copying { received: 0, has_last: false };
-                let begun = CopyBegun { cursor, horizon, is_continued, others };
+                let begun = CopyBegun { cursor, horizon, whole_bytes, is_continued, others };
                 self.channel.act(SubscriberAction::CopyBegun(begun));
                 Ok(())
             }

@@ -78,6 +78,8 @@ pub enum Message<'a> {
         start: u64,
         /// What the copy does not have, up to this version, is gone; 0: it may just have been written elsewhere.
         horizon: u64,
+        /// About how many bytes the whole copy has, for who looks on.
+        whole_bytes: u64,
         /// What the pieces follow: empty, or the position that was asked for.
         position: &'a [u8],
         /// How far the publisher was in the logs of the other sites.
@@ -276,8 +278,8 @@ impl<'a> Message<'a> {
                 numbers(out, &[*start]);
                 out.extend_from_slice(position);
             }
-            Self::CopyBegin { start, horizon, position, others } => {
-                numbers(out, &[*start, *horizon]);
+            Self::CopyBegin { start, horizon, whole_bytes, position, others } => {
+                numbers(out, &[*start, *horizon, *whole_bytes]);
                 push_short_bytes(out, position);
                 others.iter().for_each(|other| encode_position(other, out));
             }
@@ -321,12 +323,13 @@ impl<'a> Message<'a> {
             9 => Self::Confirm { applied: rest.u64()?, durable: rest.u64()? },
             10 => Self::CopyRequest { start: rest.u64()?, position: decode_copy_position(rest)? },
             11 => {
-                let (start, horizon, position) = (rest.u64()?, rest.u64()?, rest.short_bytes()?);
+                let (start, horizon, whole_bytes) = (rest.u64()?, rest.u64()?, rest.u64()?);
+                let position = rest.short_bytes()?;
                 let mut others = Vec::new();
                 while !rest.is_empty() {
                     others.push(decode_position(rest)?);
                 }
-                Self::CopyBegin { start, horizon, position, others }
+                Self::CopyBegin { start, horizon, whole_bytes, position, others }
             }
             12 => {
                 let (number, is_last) = (rest.u64()?, decode_bool(rest)?);

@@ -301,7 +301,7 @@ impl Cluster<'_, '_> {
         let (start, position) = interrupted.unzip();
         let (extent, is_continued) = site.members.begin_copy(taker, start, log);
         let position = position.filter(|_| is_continued).unwrap_or_default();
-        CopyStart { extent, position }
+        CopyStart { extent, whole_bytes: 0, position }
     }
 
     fn read_copy(&mut self, sender: u8, position: &[u8], horizon: u64, bytes_max: usize) -> CopyRead {

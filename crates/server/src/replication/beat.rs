@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use larder_replication::members::SILENCE_MICROS_MAX;
-
 use super::Site;
 use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
@@ -20,10 +18,10 @@ fn beat(shared: &Shared, site: &Site) {
     let now = site.now();
     let (beat, silent) = {
         let members = site.members();
-        (members.next_beat(now.unix_micros), members.silent(now.micros, SILENCE_MICROS_MAX))
+        (members.next_beat(now.unix_micros), members.silent(now.micros, site.silence_micros_max))
     };
     for position in silent {
-        tracing::warn!(site = position.site, "the site was not heard of for a week, and has to take a copy");
+        tracing::warn!(site = position.site, "the site was silent for too long, and has to take a copy");
         site.keep_standing(position);
         shared.tell_of_sites(&Event::Site { site: position.site, state: SiteState::Silent, peer: "" });
     }

@@ -79,7 +79,9 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
     let mut served = Served { shared, site, registered: None };
     let mut input = vec![0; INPUT_BYTES];
     loop {
-        if site.is_stopping() {
+        let is_removed =
+            |puller| site.live(puller).is_some_and(|puller| puller.standing == Standing::Removed);
+        if site.is_stopping() || publisher.peer().is_some_and(is_removed) {
             publisher.stop();
         }
         // Read before what it is about: then what becomes durable meanwhile ends the wait at once.
@@ -153,15 +155,17 @@ impl Served<'_> {
                 let read = self.read_log(after, bytes_max)?;
                 publisher.log_read(read, site.now());
             }
-            PublisherAction::BeginCopy { site: puller, .. } => {
+            PublisherAction::BeginCopy { site: puller, interrupted } => {
                 let joining = site.members().joining(puller);
                 if let Some(position) = joining {
                     self.keep(position)?;
                 }
-                // A copy that was interrupted begins anew.
-                let (extent, _) = site.members().begin_copy(puller, None, site.extent());
-                tracing::info!(site = puller, sequence = extent.start, "a copy begins");
-                publisher.copy_begun(CopyStart { extent, position: Vec::new() });
+                let (start, position) = interrupted.unzip();
+                let (extent, is_continued) = site.members().begin_copy(puller, start, site.extent());
+                let position = position.filter(|_| is_continued).unwrap_or_default();
+                tracing::info!(site = puller, sequence = extent.start, is_continued, "a copy begins");
+                let whole_bytes = site.store.stats().live_bytes;
+                publisher.copy_begun(CopyStart { extent, whole_bytes, position });
             }
             PublisherAction::ReadCopy { position, bytes_max, horizon } => {
                 let read = self.read_copy(&position, bytes_max, horizon)?;
@@ -313,7 +317,7 @@ impl Drop for Served<'_> {
 }
 
 /// True if other sites are told of this key.
-fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
+pub(super) fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
     table.is_some_and(|table| is_replicated(table, table.find(key)))
 }
 

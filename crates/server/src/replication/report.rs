@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use larder_policy::Keep;
-use larder_replication::members::{Position, SILENCE_MICROS_MAX, Standing};
+use larder_policy::{Keep, Told};
+use larder_replication::members::{Position, Standing};
 use larder_replication::version::{unix_micros_of, unix_secs_of};
 
-use super::site::LOG_BYTES_MAX;
 use super::{PeerFigures, PullerFigures, Site};
 use crate::namespaces::name_of;
 use crate::shared::Shared;
@@ -22,7 +21,11 @@ pub(crate) struct Report {
     pub(crate) log_durable_sequence: u64,
     /// Every site has all changes up to then; 0: that is not known.
     pub(crate) horizon_unix_secs: u64,
-    /// Namespaces that take no part, since they are not kept in the store.
+    /// What it keeps of its log for others that are away.
+    pub(crate) log_bytes_max: u64,
+    /// When a site that says nothing is put out.
+    pub(crate) silence_secs_max: u64,
+    /// Namespaces that take no part.
     pub(crate) left_out: Vec<String>,
     /// Those that it pulls from, by address.
     pub(crate) peers: Vec<PeerReport>,
@@ -52,11 +55,6 @@ pub(crate) struct SiteReport {
     /// Files of the log that are kept for it.
     pub(crate) kept_bytes: u64,
 }
-
-/// When a site that says nothing is put out.
-pub(crate) const SILENCE_SECS_MAX: u64 = SILENCE_MICROS_MAX / 1_000_000;
-/// What a site keeps of its log, for others that are away.
-pub(crate) const KEPT_BYTES_MAX: u64 = LOG_BYTES_MAX;
 
 impl Report {
     /// `None`: this server is not one of several sites.
@@ -92,6 +90,8 @@ impl Report {
             takes_changes: !site.is_new(),
             log_durable_sequence,
             horizon_unix_secs: if horizon == 0 { 0 } else { unix_secs_of(horizon) },
+            log_bytes_max: site.log_bytes_max,
+            silence_secs_max: site.silence_micros_max / 1_000_000,
             left_out: left_out(shared),
             peers: peers.collect(),
             sites: sites.collect(),
@@ -112,21 +112,25 @@ impl SiteReport {
 }
 
 /// All that a site can be to another one, with its name.
-pub(crate) const STANDINGS: [(Standing, &str); 4] = [
+pub(crate) const STANDINGS: [(Standing, &str); 5] = [
     (Standing::In, "in"),
     (Standing::Joining, "joining"),
     (Standing::Restored, "restored"),
     (Standing::Silent, "silent"),
+    (Standing::Removed, "removed"),
 ];
 
 pub(crate) fn standing_name(standing: Standing) -> &'static str {
     STANDINGS.iter().find(|(other, _)| *other == standing).map_or("", |(_, name)| name)
 }
 
-/// The namespaces that take no part because they are not kept in the store.
+/// The namespaces that take no part: they are not kept in the store, and caches are told nothing of them.
 pub(super) fn left_out(shared: &Shared) -> Vec<String> {
     let Some(table) = shared.namespaces.table() else { return Vec::new() };
-    let is_left_out = |number: &u8| table.policy(*number).keep != Keep::Store;
+    let is_left_out = |number: &u8| {
+        let policy = table.policy(*number);
+        policy.keep != Keep::Store && policy.told == Told::Nothing
+    };
     table.numbers().filter(is_left_out).map(|number| name_of(table.prefix(number))).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use larder_replication::wire::Token;
 use larder_store::commit::{Change, Journal, Kind, Outcome};
 use larder_store::{Retention, Store};
 
+use super::note::TakenCopy;
 use super::waiters::{Waiter, Waiters};
 use super::{ReplicationSettings, note};
 use crate::shared::Shared;
@@ -28,10 +30,19 @@ pub struct Site {
     members: Mutex<Members>,
     /// Of the others: also what is not durable yet.
     live: Mutex<BTreeMap<u8, Position>>,
+    /// Copies that are being taken, by the site that they are of: also what is not durable yet.
+    copies: Mutex<BTreeMap<u8, TakenCopy>>,
+    /// Of the store.
+    directory: PathBuf,
     /// Notes on their way, in the order of their positions.
     pending: Mutex<VecDeque<(u64, Noted)>>,
     start: Instant,
-    is_stopping: AtomicBool,
+    /// Who was not heard of for so long is put out.
+    pub(super) silence_micros_max: u64,
+    pub(super) log_bytes_max: u64,
+    pub(super) is_stopping: AtomicBool,
+    /// The file with the peers is to be read again.
+    has_to_reload: AtomicBool,
     /// Its store is new, and it has not heard all others yet: it takes no changes.
     is_new: AtomicBool,
     waiters: Waiters,
@@ -53,6 +64,10 @@ pub(crate) struct PeerFigures {
     pub(crate) is_copying: bool,
     /// Whole ones, since the start.
     pub(crate) copies: u64,
+    /// Of the copy that is being taken, or was the last one: what was applied, also before it was interrupted.
+    pub(crate) copy_bytes: u64,
+    /// About how many bytes the whole of it has.
+    pub(crate) copy_whole_bytes: u64,
     /// Of copies, since the start.
     pub(crate) copied_pieces: u64,
     pub(crate) copied_bytes: u64,
@@ -91,6 +106,7 @@ impl Site {
     pub(super) fn open(
         shared: &Shared,
         settings: &ReplicationSettings,
+        peers: &[String],
         token: Option<Token>,
     ) -> io::Result<Self> {
         let persistence = shared.persistence.as_ref().ok_or_else(|| io::Error::other("there is no store"))?;
@@ -109,11 +125,15 @@ impl Site {
             .filter_map(|(_, bytes)| note::decode_position(bytes))
             .map(|position| if is_restored { position.restored() } else { position })
             .collect();
+        let copies = (store.notes().iter())
+            .filter(|_| !is_restored)
+            .filter_map(|(name, bytes)| Some((note::site_of_copy(name)?, note::decode_copy(bytes)?)))
+            .collect();
         let members = Members::new(settings.site, beat, positions.iter().copied(), 0);
         store
             .retain(Retention {
                 log_after_sequence: 0,
-                log_bytes_max: LOG_BYTES_MAX,
+                log_bytes_max: settings.log_bytes_max,
                 deletions_above_version: members.horizon(),
                 expired_above_secs: unix_secs_of(members.horizon()),
                 is_replicated: true,
@@ -134,7 +154,7 @@ impl Site {
         let token = token.unwrap_or_else(|| Token::new(Vec::new()));
         let mut link = link::Settings::new(settings.site, incarnation, token);
         link.body_bytes_max = link.body_bytes_max.max(shared.settings.item_bytes_max as usize + (1 << 20));
-        let peers = settings.peers.iter().map(|address| (address.clone(), PeerFigures::default())).collect();
+        let figures = peers.iter().map(|address| (address.clone(), PeerFigures::default())).collect();
         let live = positions.iter().copied().map(|position| (position.site, position)).collect();
         let site = Self {
             settings: Arc::new(link),
@@ -142,12 +162,22 @@ impl Site {
             store,
             members: Mutex::new(members),
             live: Mutex::new(live),
+            copies: Mutex::new(copies),
+            directory: shared
+                .settings
+                .store
+                .as_ref()
+                .map(|store| store.directory.clone())
+                .unwrap_or_default(),
             pending: Mutex::default(),
             start: Instant::now(),
+            silence_micros_max: settings.silence_secs_max.saturating_mul(1_000_000),
+            log_bytes_max: settings.log_bytes_max,
             is_stopping: AtomicBool::new(false),
             is_new: AtomicBool::new(store_is_new),
             waiters: Waiters::default(),
-            peers: Mutex::new(peers),
+            has_to_reload: AtomicBool::new(false),
+            peers: Mutex::new(figures),
             pullers: Mutex::default(),
             conflicts: [const { AtomicU64::new(0) }; NAMESPACES_MAX + 1],
         };
@@ -156,7 +186,7 @@ impl Site {
                 site.keep_standing(*position);
             });
         }
-        if settings.peers.is_empty() {
+        if peers.is_empty() {
             site.end_being_new();
         }
         site.submit_note(note::OWN, &note::encode_own(settings.site, incarnation), true);
@@ -196,6 +226,16 @@ impl Site {
     /// From now until then, on the clock of [`Now::micros`].
     pub(super) fn time_until(&self, micros: u64) -> Duration {
         Duration::from_micros(micros.saturating_sub(self.now().micros))
+    }
+
+    /// The peers may be others now: SIGHUP.
+    pub(crate) fn reload_peers(&self) {
+        self.has_to_reload.store(true, SeqCst);
+    }
+
+    /// True once after each [`reload_peers`](Self::reload_peers).
+    pub(super) fn takes_reload(&self) -> bool {
+        self.has_to_reload.swap(false, SeqCst)
     }
 
     /// What there is of the own log.
@@ -272,6 +312,35 @@ impl Site {
         self.note(Noted::Position(position), &note::name_of(position.site), &bytes, false)
     }
 
+    /// How far a copy of this log of another site is taken; `None`: none was begun.
+    pub(super) fn taken_copy(&self, site: u8, incarnation: u64) -> Option<TakenCopy> {
+        lock(&self.copies).get(&site).filter(|copy| copy.incarnation == incarnation).cloned()
+    }
+
+    /// Notes how far a copy is taken. Call when all before it is applied.
+    pub(super) fn keep_copy(&self, site: u8, copy: &TakenCopy) {
+        let mut copies = lock(&self.copies);
+        // One that has no place in a note begins anew.
+        let Some(bytes) = note::encode_copy(copy) else { return };
+        copies.insert(site, copy.clone());
+        self.submit_note(&note::name_of_copy(site), &bytes, false);
+    }
+
+    /// The copy of another site is taken, or of no use.
+    pub(super) fn forget_copy(&self, site: u8) {
+        let mut copies = lock(&self.copies);
+        if copies.remove(&site).is_some()
+            && let Some(bytes) = note::encode_copy(&TakenCopy::default())
+        {
+            self.submit_note(&note::name_of_copy(site), &bytes, false);
+        }
+    }
+
+    /// Where the keys are kept that the copy of another site has named.
+    pub(super) fn named_path(&self, site: u8) -> PathBuf {
+        self.directory.join(format!("copy-of-{site}.named"))
+    }
+
     /// Notes a beat, which is made durable without delay.
     pub(super) fn keep_beat(&self, beat: Beat) -> u64 {
         self.note(Noted::Beat(beat), note::BEAT, &note::encode_beat(&beat), true)
@@ -333,7 +402,7 @@ impl Site {
         drop(members);
         self.store.retain(Retention {
             log_after_sequence: confirmed,
-            log_bytes_max: LOG_BYTES_MAX,
+            log_bytes_max: self.log_bytes_max,
             deletions_above_version: horizon,
             expired_above_secs: unix_secs_of(horizon),
             is_replicated: true,
@@ -343,6 +412,11 @@ impl Site {
     /// Reads or changes the figures of a peer.
     pub(super) fn with_peer<R>(&self, address: &str, change: impl FnOnce(&mut PeerFigures) -> R) -> R {
         change(lock(&self.peers).entry(address.to_owned()).or_default())
+    }
+
+    /// A peer is none any more.
+    pub(super) fn forget_peer(&self, address: &str) {
+        lock(&self.peers).remove(address);
     }
 
     /// Changes the figures of a site that pulls.
@@ -398,8 +472,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What slow peers make a site keep of its log.
-pub(super) const LOG_BYTES_MAX: u64 = 4 << 30;
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
 const WAIT: Duration = Duration::from_micros(500);

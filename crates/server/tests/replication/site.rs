@@ -11,6 +11,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::client::Client;
 
+/// In place of an option: peers are named in a file.
+pub(crate) const PEERS_FILE: &str = "--peers-file";
 /// What keeps the stores.
 pub(crate) const ENGINES: [&str; 2] = ["memory", "log"];
 
@@ -33,6 +35,10 @@ pub(crate) struct Cluster {
     links: Vec<Vec<Proxy>>,
     servers: Vec<Server>,
     killed: Option<usize>,
+    /// Peers are named in a file.
+    has_files: bool,
+    /// Of each site, beside those of all tests.
+    options: Vec<String>,
 }
 
 impl Cluster {
@@ -42,18 +48,23 @@ impl Cluster {
 
     /// The same, with TLS between the sites.
     pub(crate) fn encrypted(sites: usize, engine: &'static str) -> Self {
-        Self::build(sites, sites, engine, true, None)
+        Self::build(sites, sites, engine, true, &[], NAMESPACES)
     }
 
     /// The first ones of the planned sites, connected with each other. They have known each other before the others were
     /// planned, so the store has to outlive a start.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
-        Self::build(sites, planned, engine, false, None)
+        Self::build(sites, planned, engine, false, &[], NAMESPACES)
     }
 
     /// Sites with this file of namespaces.
     pub(crate) fn with_namespaces(sites: usize, engine: &'static str, namespaces: &str) -> Self {
-        Self::build(sites, sites, engine, false, Some(namespaces))
+        Self::build(sites, sites, engine, false, &[], namespaces)
+    }
+
+    /// Whose larderd have these options, too.
+    pub(crate) fn with_options(sites: usize, planned: usize, engine: &'static str, options: &[&str]) -> Self {
+        Self::build(sites, planned, engine, false, options, NAMESPACES)
     }
 
     fn build(
@@ -61,25 +72,39 @@ impl Cluster {
         planned: usize,
         engine: &'static str,
         is_encrypted: bool,
-        namespaces: Option<&str>,
+        options: &[&str],
+        namespaces: &str,
     ) -> Self {
         let folder = Folder::create();
         folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
-        folder.write("namespaces.toml", namespaces.unwrap_or(NAMESPACES));
+        folder.write("namespaces.toml", namespaces);
         let proxy = |listen: &SocketAddr| Proxy::to(*listen).expect("a port is free");
         let links = (0..planned).map(|_| listens.iter().map(proxy).collect()).collect();
         if is_encrypted {
             write_certificates(&folder, "");
         }
-        let mut cluster =
-            Self { folder, engine, is_encrypted, listens, links, servers: Vec::new(), killed: None };
+        let has_files = options.contains(&PEERS_FILE);
+        let options = options.iter().filter(|option| **option != PEERS_FILE);
+        let options = options.map(|option| (*option).to_owned()).collect();
+        let mut cluster = Self {
+            folder,
+            engine,
+            is_encrypted,
+            listens,
+            links,
+            servers: Vec::new(),
+            killed: None,
+            has_files,
+            options,
+        };
+        (0..sites).for_each(|site| cluster.name_peers(site, &(0..sites).collect::<Vec<_>>()));
         cluster.servers = (0..sites).map(|site| cluster.start_site_with(site, sites, "")).collect();
         for site in 0..sites {
             let mut client = cluster.client(site);
             eventually(|| client.takes_changes());
         }
-        if planned > sites {
+        if planned > sites && !cluster.has_files {
             for server in cluster.servers.drain(..) {
                 server.stop().expect("it runs");
             }
@@ -122,11 +147,16 @@ impl Cluster {
         ]
         .map(str::to_owned)
         .to_vec();
-        for (other, link) in self.links[site].iter().enumerate().take(sites) {
+        if self.has_files {
+            args.extend(["--peers-file".to_owned(), self.folder.arg(&format!("peers{site}"))]);
+        }
+        let links = self.links[site].iter().take(sites).enumerate();
+        for (other, link) in links.filter(|_| !self.has_files) {
             if other != site {
                 args.extend(["--peer".to_owned(), link.address().to_string()]);
             }
         }
+        args.extend(self.options.iter().cloned());
         if self.is_encrypted {
             let [chain, key, authority] = ["chain.pem", "key.pem", "authority.pem"]
                 .map(|name| self.folder.arg(&format!("{identity}{name}")));
@@ -154,6 +184,32 @@ impl Cluster {
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("it answers");
         assert!(response.contains(" 200 "), "{response}");
+    }
+
+    /// Writes the file of a site's peers.
+    pub(crate) fn name_peers(&self, site: usize, sites: &[usize]) {
+        let line = |other: &usize| format!("{} {}\n", other + 1, self.links[site][*other].address());
+        let lines: String = sites.iter().filter(|other| **other != site).map(line).collect();
+        self.folder.write(&format!("peers{site}"), lines);
+    }
+
+    pub(crate) fn server(&self, site: usize) -> &Server {
+        &self.servers[site]
+    }
+
+    /// Where a site has its store.
+    pub(crate) fn store(&self, site: usize) -> std::path::PathBuf {
+        self.folder.file(&format!("store{site}"))
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// All links of a site, in both directions.
+    pub(crate) fn set_links_of(&self, site: usize, link: Link) {
+        self.set_link(site, link);
+        self.links.iter().for_each(|links| links[site].set(link));
     }
 
     /// Where a site listens for the others.

@@ -29,6 +29,8 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         line("copies", &figures.copies);
         line("copied_pieces", &figures.copied_pieces);
         line("copied_bytes", &figures.copied_bytes);
+        line("copy_bytes", &figures.copy_bytes);
+        line("copy_whole_bytes", &figures.copy_whole_bytes);
         line("last_error", &figures.last_error);
     }
     for other in &report.sites {

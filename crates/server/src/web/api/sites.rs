@@ -2,9 +2,7 @@
 
 use serde::Serialize;
 
-use crate::replication::report::{
-    KEPT_BYTES_MAX, PeerReport, Report, SILENCE_SECS_MAX, SiteReport, standing_name,
-};
+use crate::replication::report::{PeerReport, Report, SiteReport, standing_name};
 use crate::web::state::State;
 
 #[derive(Serialize)]
@@ -53,8 +51,8 @@ pub(super) fn sites(state: &State) -> Option<Sites> {
         site: report.site,
         log_durable_sequence: report.log_durable_sequence,
         horizon_unix_secs: report.horizon_unix_secs,
-        log_kept_bytes_max: KEPT_BYTES_MAX,
-        unheard_secs_max: SILENCE_SECS_MAX,
+        log_kept_bytes_max: report.log_bytes_max,
+        unheard_secs_max: report.silence_secs_max,
         sites: unknown.chain(known).collect(),
         left_out: report.left_out,
     })

@@ -2,9 +2,7 @@
 
 use super::text::{Metric, Samples, Text};
 use crate::replication::PeerFigures;
-use crate::replication::report::{
-    KEPT_BYTES_MAX, PeerReport, Report, SILENCE_SECS_MAX, STANDINGS, SiteReport,
-};
+use crate::replication::report::{PeerReport, Report, STANDINGS, SiteReport};
 use crate::web::state::State;
 
 /// Nothing where this server is not one of several sites.
@@ -27,12 +25,12 @@ pub(super) fn write(state: &State, text: &mut Text) {
         (
             "larder_replication_log_limit_bytes",
             "What this site keeps of its log for others that are away.",
-            KEPT_BYTES_MAX,
+            report.log_bytes_max,
         ),
         (
             "larder_replication_silence_limit_seconds",
             "A site of which nothing is heard for so long is put out.",
-            SILENCE_SECS_MAX,
+            report.silence_secs_max,
         ),
     ] {
         text.single(&Metric::gauge(name, help), value);
