@@ -143,6 +143,7 @@ fn change(pullers: &mut BTreeMap<u8, Puller>, peers: &Peers, shared: &Arc<Shared
             }
         }
     }
+    site.end_being_new_if_all_are_heard();
 }
 
 const RELOAD_PAUSE: Duration = Duration::from_millis(200);

@@ -50,6 +50,7 @@ fn sites_are_added_and_removed_while_the_others_serve() {
         cluster.add(joined);
     });
     let [mut one, mut two, mut third] = [0, 1, 2].map(|site| cluster.client(site));
+    eventually(|| third.takes_changes());
     assert_eq!(third.ask("set mark3 0 0 1\r\nx\r\n"), "STORED");
     eventually(|| one.ask("mg mark3\r\n") == "HD" && two.ask("mg mark3\r\n") == "HD");
     converge(&mut one, &mut two, &keys);
