@@ -96,7 +96,7 @@ impl Answering {
                 CompareStep::Scan { horizon, position: std::mem::take(position) }
             }
             (Ask::Ranges { level, numbers }, Phase::Scanned(tree)) => {
-                let children = numbers.iter().map(|number| tree.children(*level, *number));
+                let children = numbers.iter().map(|number| tree.children(*level, *number).copied());
                 let digests = children.collect::<Option<Vec<_>>>()?.concat();
                 return Some(Reply::Send(Answer::Digests(digests)));
             }

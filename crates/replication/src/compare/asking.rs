@@ -349,7 +349,7 @@ impl Asking {
 impl Descending {
     fn compare(&mut self, digests: &[u128]) {
         for (number, theirs) in std::mem::take(&mut self.awaited).into_iter().zip(digests.chunks(CHILDREN)) {
-            let ours = self.tree.children(self.level, number).unwrap_or_default();
+            let Some(ours) = self.tree.children(self.level, number) else { continue };
             let differing = (0..).zip(ours.iter().zip(theirs)).filter(|(_, (ours, theirs))| ours != theirs);
             // Below the root a number has four bits for each level, so a child's fits.
             self.differing.extend(differing.map(|(child, _): (u16, _)| (number << 4) | child));

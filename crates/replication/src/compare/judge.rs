@@ -32,10 +32,10 @@ pub enum Finding {
     Missed,
     /// This site cannot read its own record.
     Unreadable,
-    /// The versions are equal and the contents are not, and the other site has made the value.
+    /// The versions are equal and the contents are not, and of two sites the other one has made the value.
     Altered,
     /// Nothing is known of the key here: a change was lost here, or a deletion there. Or the versions are equal and the
-    /// contents are not, and a third site has made the value. A majority decides ([`Votes`](super::Votes)).
+    /// contents are not. A majority decides ([`Votes`](super::Votes)).
     Disputed,
 }
 
@@ -46,8 +46,15 @@ impl Finding {
     }
 }
 
-/// Judges a state that `peer` has listed, as of a horizon. `site`: this one.
-pub fn judge(listed: &Listed<'_>, ours: &Ours, horizon: u64, site: u8, peer: u8) -> Finding {
+/// Judges a state that `peer` has listed, as of a horizon. `site`: this one, of so many in all.
+pub fn judge(
+    listed: &Listed<'_>,
+    ours: &Ours,
+    horizon: u64,
+    site: u8,
+    peer: u8,
+    all_sites: usize,
+) -> Finding {
     let Ours::Known { state, fingerprint, newest_flush } = ours else { return Finding::Unreadable };
     let (our_version, our_expiry) = (state.version(), state.expiry);
     let is_above = our_version.max(our_expiry.version).max(*newest_flush) > horizon;
@@ -68,8 +75,8 @@ pub fn judge(listed: &Listed<'_>, ours: &Ours, horizon: u64, site: u8, peer: u8)
         return Finding::TheirsToMend;
     }
     match site_of(listed.version) {
-        maker if maker == peer => Finding::Altered,
-        maker if maker == site => Finding::TheirsToMend,
+        maker if all_sites == 2 && maker == peer => Finding::Altered,
+        maker if all_sites == 2 && maker == site => Finding::TheirsToMend,
         _ => Finding::Disputed,
     }
 }
@@ -113,9 +120,13 @@ mod tests {
 
     /// At site 1, of what site 2 lists.
     fn found(state: State<&'static [u8]>, ours: Ours) -> Finding {
+        found_of(2, state, ours)
+    }
+
+    fn found_of(all_sites: usize, state: State<&'static [u8]>, ours: Ours) -> Finding {
         let fingerprint = fingerprint(b"key", &state).expect("an item is listed");
         let listed = Listed { key: b"key", version: state.version(), expiry: state.expiry, fingerprint };
-        judge(&listed, &ours, HORIZON, 1, 2)
+        judge(&listed, &ours, HORIZON, 1, 2, all_sites)
     }
 
     #[test]
@@ -138,10 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn of_one_version_the_site_that_made_it_is_right() {
+    fn of_one_version_a_majority_is_right_or_the_site_that_made_it() {
         for (maker, finding) in [(1, Finding::TheirsToMend), (2, Finding::Altered), (3, Finding::Disputed)] {
             let (theirs, altered) = (set(version(10, maker), b"value"), set(version(10, maker), b"valve"));
             assert_eq!(found(theirs, ours(altered, 0)), finding);
+            assert_eq!(found_of(3, theirs, ours(altered, 0)), Finding::Disputed);
             let mended = mend(altered, theirs).expect("it changes");
             assert_eq!(mended, theirs);
         }

@@ -10,24 +10,29 @@ pub(super) const LEVELS: u32 = 4;
 const BITS: u32 = 4;
 pub(super) const CHILDREN: usize = 1 << BITS;
 
-/// The digests of all leaves, one mebibyte. That of a range is the sum of the fingerprints in it, so the order of a scan
-/// does not matter. A state that a scan visits twice counts twice; its leaf is then listed for nothing.
+/// The digests of all ranges, a little more than a mebibyte. That of a range is the sum of the fingerprints in it, so
+/// the order of a scan does not matter. A state that a scan visits twice counts twice; its leaf is then listed for
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    leaves: Vec<u128>,
+    /// By level, below the root.
+    levels: [Vec<u128>; LEVELS as usize],
     states: u64,
 }
 
 impl Tree {
     /// Of nothing.
     pub fn new() -> Self {
-        Self { leaves: vec![0; LEAVES], states: 0 }
+        Self { levels: std::array::from_fn(|above| vec![0; CHILDREN << (BITS * above as u32)]), states: 0 }
     }
 
     /// Adds a state.
     pub fn add(&mut self, leaf: u16, fingerprint: Fingerprint) {
-        let digest = &mut self.leaves[usize::from(leaf)];
-        *digest = digest.wrapping_add(fingerprint);
+        let mut number = usize::from(leaf);
+        for level in self.levels.iter_mut().rev() {
+            level[number] = level[number].wrapping_add(fingerprint);
+            number >>= BITS;
+        }
         self.states += 1;
     }
 
@@ -37,18 +42,9 @@ impl Tree {
     }
 
     /// The digests of the children of a range: of this level (0: the root) and number. `None`: there is no such range.
-    pub fn children(&self, level: u8, number: u16) -> Option<[u128; CHILDREN]> {
-        let level = u32::from(level);
-        if level >= LEVELS || usize::from(number) >> (BITS * level) != 0 {
-            return None;
-        }
-        let leaves_of_child = 1 << (BITS * (LEVELS - level - 1));
-        let start = usize::from(number) * leaves_of_child * CHILDREN;
-        let sum = |leaves: &[u128]| leaves.iter().fold(0, |sum: u128, digest| sum.wrapping_add(*digest));
-        Some(std::array::from_fn(|child| {
-            let from = start + child * leaves_of_child;
-            sum(&self.leaves[from..from + leaves_of_child])
-        }))
+    pub fn children(&self, level: u8, number: u16) -> Option<&[u128; CHILDREN]> {
+        let start = usize::from(number) * CHILDREN;
+        self.levels.get(usize::from(level))?.get(start..)?.first_chunk()
     }
 }
 

@@ -61,6 +61,7 @@ impl Cluster<'_, '_> {
                         self.keep(sender, position);
                     }
                 }
+                PublisherAction::Compare(step) => self.answer_comparison(index, step)?,
                 PublisherAction::Close(closed) => {
                     trace!(self, "{sender} closes: {closed}");
                     self.network.connections[index].publisher = None;
@@ -141,6 +142,7 @@ impl Cluster<'_, '_> {
                     trace!(self, "{puller} holds {sender}, which is {micros} us ahead");
                 }
                 SubscriberAction::NoLongerAhead => {}
+                SubscriberAction::Compare(step) => self.compare(index, step)?,
                 SubscriberAction::Close(closed) => {
                     trace!(self, "{puller} closes: {closed}");
                     self.network.connections[index].subscriber = None;
