@@ -106,8 +106,8 @@ pub(super) struct Cluster<'s, 't> {
     truth: Truth,
     /// Sites whose changes may have been lost: away for longer than the bound, or restored.
     exempt: BTreeSet<u8>,
-    /// A state was lost or altered silently.
-    pub(super) has_planted: bool,
+    /// Keys of which a site has silently lost the state, or has another one.
+    pub(super) planted: BTreeSet<Vec<u8>>,
     pub(super) run: Run,
     pub(super) trace: Option<Trace<'t>>,
 }
@@ -136,7 +136,7 @@ impl<'s, 't> Cluster<'s, 't> {
             network: Network::default(),
             truth: Truth::default(),
             exempt: BTreeSet::new(),
-            has_planted: false,
+            planted: BTreeSet::new(),
             run: Run { digest: 0xCBF2_9CE4_8422_2325, ..Run::default() },
             trace,
         };
@@ -681,7 +681,7 @@ impl<'s, 't> Cluster<'s, 't> {
     /// had lost.
     pub(super) fn check_beat(&self, work: &Work) -> Result<(), String> {
         let Work { puller, sender, .. } = *work;
-        if self.has_planted || self.exempt.contains(&sender) || self.exempt.contains(&puller) {
+        if !self.planted.is_empty() || self.exempt.contains(&sender) || self.exempt.contains(&puller) {
             return Ok(());
         }
         let [ours, theirs] = [puller, sender].map(|number| &self.sites[usize::from(number) - 1]);

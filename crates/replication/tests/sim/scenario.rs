@@ -137,7 +137,7 @@ impl larder_seeds::Scenario for Scenario {
         let is_tight = percent(50);
         let sites = rng.u8(2..=5);
         let (keys, steps, requests_percent) = (rng.u32(1..=12), rng.u32(300..=1200), rng.u32(5..=30));
-        let (has_comparisons, has_silent_losses) = (rng.u32(..100) < 50, rng.u32(..100) < 50);
+        let (has_comparisons, has_silent_losses) = (rng.u32(..100) < 30, rng.u32(..100) < 60);
         Self {
             seed,
             sites,
