@@ -4,11 +4,13 @@
 //! - Each site pulls the log of each peer, by a thread for each ([`subscribe`]), and applies what it reads ([`apply`]):
 //!   memory drops the key, and the store gets the newer state.
 //! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
+//! - The thread that pulls also compares this site with the peer at times ([`compare`]).
 //! - Once a second another one notes in the log how far this site is ([`beat`]).
 //! - All of them share the [`Site`].
 
 mod apply;
 mod beat;
+mod compare;
 mod note;
 mod publish;
 mod site;
@@ -28,7 +30,7 @@ pub use self::site::Site;
 use crate::shared::Shared;
 
 /// One site of several (`--site` and what belongs to it).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ReplicationSettings {
     /// Its number, 1 to 255; 0: it was not given.
     pub site: u8,
@@ -38,7 +40,18 @@ pub struct ReplicationSettings {
     pub peers: Vec<String>,
     /// What all sites know.
     pub token_file: Option<PathBuf>,
+    /// Between two comparisons with a peer; 0: none unless an operator asks.
+    pub compare_hours: u32,
 }
+
+impl Default for ReplicationSettings {
+    fn default() -> Self {
+        Self { site: 0, listen: None, peers: Vec::new(), token_file: None, compare_hours: COMPARE_HOURS }
+    }
+}
+
+/// Often enough that a second loss of the same key before the first one is found is rare.
+const COMPARE_HOURS: u32 = 24;
 
 /// The most peers: there are 2 to 8 sites.
 pub const PEERS_MAX: usize = 7;

@@ -15,7 +15,7 @@ use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
 use super::stream::PeerStream;
-use super::{Site, note};
+use super::{Site, compare, note};
 use crate::namespaces::is_replicated;
 use crate::shared::Shared;
 use crate::startup::random;
@@ -159,6 +159,7 @@ impl Served<'_> {
             PublisherAction::ReadCopy { position, bytes_max, horizon } => {
                 publisher.copy_read(self.read_copy(&position, bytes_max, horizon)?);
             }
+            PublisherAction::Compare(step) => compare::answer(step, publisher, self.shared, site)?,
             PublisherAction::Confirmed { site: puller, sequence } => {
                 site.members().note_confirmed(puller, sequence);
                 site.with_puller(puller, |figures| figures.confirmed = figures.confirmed.max(sequence));
@@ -296,7 +297,7 @@ impl Drop for Served<'_> {
 }
 
 /// True if other sites are told of this key.
-fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
+pub(super) fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
     table.is_some_and(|table| is_replicated(table, table.find(key)))
 }
 
@@ -309,7 +310,8 @@ pub(super) fn expiry_of(state: &KeyState) -> Expiry {
     }
 }
 
-fn state_of<'a>(state: &KeyState, value: &'a [u8]) -> State<&'a [u8]> {
+/// A state of the store with its value.
+pub(super) fn state_of<'a>(state: &KeyState, value: &'a [u8]) -> State<&'a [u8]> {
     let KeyState { version, base_version, item, .. } = *state;
     let item = item.map(|item| Item { client_flags: item.client_flags, marks: item.marks.bits(), value });
     State {

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_replication::compare::Votes;
 use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
 use larder_replication::members::{Cursor, Members, Position};
@@ -14,6 +15,7 @@ use larder_replication::wire::Token;
 use larder_store::commit::{Change, Journal, Kind, Outcome};
 use larder_store::{Retention, Store};
 
+use super::compare::CompareFigures;
 use super::{ReplicationSettings, note};
 use crate::shared::Shared;
 
@@ -30,6 +32,12 @@ pub struct Site {
     pending: Mutex<VecDeque<(u64, Noted)>>,
     start: Instant,
     pub(super) is_stopping: AtomicBool,
+    /// Between comparisons with a peer; `None`: only when an operator asks.
+    pub(super) compare_interval: Option<Duration>,
+    /// How often operators have asked for a comparison.
+    pub(super) compares_asked: AtomicU64,
+    /// What comparisons with several peers say of a key together.
+    pub(super) votes: Mutex<Votes>,
     /// By address.
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
@@ -57,6 +65,7 @@ pub(crate) struct PeerFigures {
     pub(crate) ahead_micros: u64,
     /// Why the last connection ended.
     pub(crate) last_error: String,
+    pub(crate) compare: CompareFigures,
 }
 
 /// What this site knows of a site that pulls from it.
@@ -130,6 +139,10 @@ impl Site {
             pending: Mutex::default(),
             start: Instant::now(),
             is_stopping: AtomicBool::new(false),
+            compare_interval: (settings.compare_hours != 0)
+                .then(|| Duration::from_secs(u64::from(settings.compare_hours) * 3600)),
+            compares_asked: AtomicU64::new(0),
+            votes: Mutex::default(),
             peers: Mutex::default(),
             pullers: Mutex::default(),
         };
@@ -283,6 +296,11 @@ impl Site {
     /// Changes the figures of a site that pulls.
     pub(super) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
         change(lock(&self.pullers).entry(site).or_default());
+    }
+
+    /// Compares this site with each of its peers, as soon as it can.
+    pub(crate) fn ask_for_comparisons(&self) {
+        self.compares_asked.fetch_add(1, Relaxed);
     }
 
     /// What is known of the peers, by address.

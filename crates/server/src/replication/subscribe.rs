@@ -14,6 +14,7 @@ use larder_store::commit::Outcome;
 
 use super::Site;
 use super::apply::{Applied, Applier};
+use super::compare::Comparer;
 use super::publish::{PAUSE_MAX, PAUSE_MIN};
 use super::stream::{PeerStream, ended};
 use crate::shared::Shared;
@@ -22,12 +23,14 @@ use crate::startup::random;
 /// Pulls from the peer at this address until the site stops.
 pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
     let mut backoff = BACKOFF_MIN;
+    let mut comparer = Comparer::new(address, shared, site);
     while !site.is_stopping() {
         let mut pull = Pull {
             address,
             shared,
             site,
             applier,
+            comparer: &mut comparer,
             peer: 0,
             incarnation: 0,
             begun: None,
@@ -35,6 +38,7 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut App
         };
         let ended = pull.pull();
         let has_pulled = pull.peer != 0;
+        comparer.connection_ended();
         site.with_peer(address, |figures| {
             (figures.is_connected, figures.is_copying) = (false, false);
             if let Err(error) = &ended {
@@ -52,11 +56,12 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut App
 }
 
 /// A connection to a peer.
-struct Pull<'p, 's> {
+struct Pull<'p, 's, 'c> {
     address: &'p str,
     shared: &'p Shared,
     site: &'p Site,
     applier: &'p mut Applier<'s>,
+    comparer: &'p mut Comparer<'c>,
     /// Its site; 0: not known yet.
     peer: u8,
     /// Of its log.
@@ -67,7 +72,7 @@ struct Pull<'p, 's> {
     unsynced: VecDeque<(u64, u64)>,
 }
 
-impl Pull<'_, '_> {
+impl Pull<'_, '_, '_> {
     fn pull(&mut self) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         let mut stream = PeerStream::connect(address, self.shared, site)?;
@@ -91,6 +96,7 @@ impl Pull<'_, '_> {
             }
             self.confirm(&mut subscriber);
             subscriber.tick(site.now());
+            self.comparer.begin_if_due(&mut subscriber);
             while let Some(action) = subscriber.next_action() {
                 self.perform(action, &mut subscriber, &mut stream)?;
             }
@@ -209,6 +215,7 @@ impl Pull<'_, '_> {
                 site.with_peer(address, |figures| figures.ahead_micros = micros);
             }
             SubscriberAction::NoLongerAhead => site.with_peer(address, |figures| figures.ahead_micros = 0),
+            SubscriberAction::Compare(step) => self.comparer.perform(step, subscriber, self.applier)?,
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
         }
         Ok(())

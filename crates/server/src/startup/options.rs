@@ -205,7 +205,7 @@ impl Draft {
         let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
         let Some(store) = &self.settings.store else { return Ok(()) };
         let Some(replication) = &store.replication else { return Ok(()) };
-        let ReplicationSettings { site, listen, peers, token_file } = replication;
+        let ReplicationSettings { site, listen, peers, token_file, .. } = replication;
         if *site == 0 {
             return refuse("--peer and those that begin with --replication- need --site");
         }

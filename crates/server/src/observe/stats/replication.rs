@@ -6,6 +6,17 @@ use larder_replication::version::unix_secs_of;
 use super::{Lines, yes_no};
 use crate::shared::Shared;
 
+/// True for `stats replication compare`, which begins comparisons: as `stats store backup`, it does something.
+pub(super) fn is_compare(words: &[&[u8]]) -> bool {
+    words.starts_with(&[b"replication", b"compare"])
+}
+
+/// `stats replication compare`. `None`: this server is not one of several sites.
+pub(super) fn compare(shared: &Shared) -> Option<()> {
+    shared.persistence.as_ref()?.replication.get()?.ask_for_comparisons();
+    Some(())
+}
+
 /// `None`: this server is not one of several sites.
 pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     let site = shared.persistence.as_ref()?.replication.get()?;
@@ -28,6 +39,19 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         line("copied_pieces", &peer.copied_pieces);
         line("copied_bytes", &peer.copied_bytes);
         line("last_error", &peer.last_error);
+        let compare = peer.compare;
+        let last = compare.last;
+        line("compare_running", &yes_no(compare.is_running));
+        line("comparisons", &compare.comparisons);
+        line("compare_time", &compare.ended_secs);
+        line("compare_horizon_time", &if last.horizon == 0 { 0 } else { unix_secs_of(last.horizon) });
+        line("compare_keys", &last.states);
+        line("compare_ranges", &last.ranges);
+        line("compare_unreadable", &last.unreadable);
+        line("compare_found", &last.found);
+        line("compare_mended", &last.mended);
+        line("compare_unexplained", &last.unexplained);
+        line("compare_mended_total", &compare.mended);
     }
     for position in site.positions() {
         let number = position.site;
