@@ -3,6 +3,8 @@
 
 #[path = "replication/client.rs"]
 mod client;
+#[path = "replication/compare.rs"]
+mod compare;
 #[path = "replication/proxy.rs"]
 mod proxy;
 #[path = "replication/site.rs"]

@@ -1,7 +1,7 @@
 //! Sites on this machine, each behind a link of its own from each other one.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually, free_port};
@@ -119,6 +119,17 @@ impl Cluster {
     pub(crate) fn kill(&mut self, site: usize) {
         self.servers.remove(site).kill().expect("it runs");
         self.killed = Some(site);
+    }
+
+    /// The same in good order: its store can be opened then.
+    pub(crate) fn stop(&mut self, site: usize) {
+        self.servers.remove(site).stop().expect("it runs");
+        self.killed = Some(site);
+    }
+
+    /// The directory of a site's store.
+    pub(crate) fn store(&self, site: usize) -> PathBuf {
+        self.folder.file(&format!("store{site}"))
     }
 
     pub(crate) fn start_again(&mut self, site: usize) {

@@ -194,7 +194,7 @@ impl<'s> Comparer<'s> {
                 site,
                 version,
                 "the peer has an item that this site lacks or has otherwise, and nobody can tell which is right: set \
-                 or delete the key at the site where it is right"
+                 the key again at the peer if the item is right, or delete it there"
             );
         }
     }
