@@ -35,7 +35,7 @@ pub use tree::{LEAVES, Leaves, Tree};
 pub use votes::Votes;
 
 /// About so many bytes of states are scanned at once: little enough for a connection that also sends the log.
-pub const STEP_BYTES: usize = 64 << 10;
+pub const STEP_BYTES: usize = 256 << 10;
 /// How many bytes of states a site scans in a second for a comparison, by default.
 pub const RATE_BYTES_PER_SEC: u64 = 8 << 20;
 

@@ -10,7 +10,7 @@ pub const RANGES_MAX: usize = 256;
 /// The most keys whose states are asked for at once.
 pub const KEYS_MAX: usize = 256;
 /// The most bytes of a list, but for its last key.
-pub const LISTED_BYTES_MAX: usize = 128 << 10;
+pub const LISTED_BYTES_MAX: usize = 320 << 10;
 /// The most keys of a list: each has 50 bytes at least, beside the key.
 const LISTED_MAX: usize = LISTED_BYTES_MAX / 50 + 1;
 /// The most bytes of keys that are asked for, but for the last one.

@@ -34,6 +34,9 @@ fn scan(
     Ok(ScanRead { states, position })
 }
 
+/// Takes keys and their states.
+type Visit<'v> = dyn FnMut(&[u8], &State<&[u8]>) + 'v;
+
 /// Visits the states of one step that are compared. Returns where the next step begins.
 fn visit_step(
     store: &dyn Store,
@@ -41,7 +44,7 @@ fn visit_step(
     horizon: u64,
     position: &[u8],
     unreadable: &mut u64,
-    visit: &mut dyn FnMut(&[u8], &State<&[u8]>),
+    visit: &mut Visit<'_>,
 ) -> io::Result<Option<Vec<u8>>> {
     let mut cursor = match position {
         [] => Cursor::new(),

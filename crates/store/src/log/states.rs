@@ -62,26 +62,9 @@ impl Scan<'_, '_> {
     /// Visits the states of a segment from `from` on. Returns where to go on, if the budget was used up before its end.
     fn visit_segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         let mut window = Window::new(segment.clone());
-        if segment.sealed.load(Acquire) {
-            let entries = match segment.read_footer() {
-                // All of the segment counts as one.
-                Err(error) => return self.pass(error).map(|()| None),
-                entries => entries?,
-            };
-            let start = entries.partition_point(|entry| entry.offset < from);
-            for entry in &entries[start..] {
-                if self.left_bytes == 0 {
-                    return Ok(Some(entry.offset));
-                }
-                self.left_bytes -= STEP_BYTES;
-                if self.is_newest(segment, entry.digest, entry.offset) {
-                    match self.visit_record(segment, &mut window, entry.offset) {
-                        Err(error) => self.pass(error)?,
-                        visited => drop(visited?),
-                    }
-                }
-            }
-            return Ok(None);
+        // Small steps that each read a footer first would read little else.
+        if segment.sealed.load(Acquire) && self.unreadable.is_none() {
+            return self.visit_by_footer(segment, &mut window, from);
         }
         let end = segment.data_bytes.load(Acquire);
         let mut offset = from;
@@ -89,14 +72,54 @@ impl Scan<'_, '_> {
             if self.left_bytes == 0 {
                 return Ok(Some(offset));
             }
-            self.left_bytes -= STEP_BYTES;
-            offset += match self.visit_record(segment, &mut window, offset) {
-                // Where the next record begins is in its header.
-                Err(error) => return self.pass(error).map(|()| None),
-                visited => visited?,
+            let left_bytes = self.left_bytes;
+            offset = match self.visit_record(segment, &mut window, offset) {
+                Ok(bytes) => {
+                    let read_bytes = if self.unreadable.is_some() { bytes as usize } else { STEP_BYTES };
+                    self.left_bytes = self.left_bytes.min(left_bytes.saturating_sub(read_bytes));
+                    offset + bytes
+                }
+                Err(error) => {
+                    self.pass(error)?;
+                    match self.next_after(segment, offset)? {
+                        Some(next) => next,
+                        None => return Ok(None),
+                    }
+                }
             };
         }
         Ok(None)
+    }
+
+    fn visit_by_footer(
+        &mut self,
+        segment: &Arc<Segment>,
+        window: &mut Window,
+        from: u64,
+    ) -> Result<Option<u64>> {
+        let entries = segment.read_footer()?;
+        let start = entries.partition_point(|entry| entry.offset < from);
+        for entry in &entries[start..] {
+            if self.left_bytes == 0 {
+                return Ok(Some(entry.offset));
+            }
+            self.left_bytes -= STEP_BYTES;
+            if self.is_newest(segment, entry.digest, entry.offset) {
+                self.visit_record(segment, window, entry.offset)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the next record begins behind one whose header cannot be read. `None`: only a footer could say.
+    fn next_after(&mut self, segment: &Segment, offset: u64) -> Result<Option<u64>> {
+        if !segment.sealed.load(Acquire) {
+            return Ok(None);
+        }
+        match segment.read_footer() {
+            Ok(entries) => Ok(entries.iter().map(|entry| entry.offset).find(|next| *next > offset)),
+            Err(error) => self.pass(error).map(|()| None),
+        }
     }
 
     /// Leaves out what cannot be read, if it may be.
