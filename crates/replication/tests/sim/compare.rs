@@ -191,7 +191,7 @@ impl Cluster<'_, '_> {
             // Of two sites nobody can tell who is right.
             0 if joined > 2 => None,
             1 if joined > 2 || maker != number => {
-                let mut altered = state.clone();
+                let mut altered = state;
                 if let Some(item) = altered.value.as_mut().and_then(|register| register.item.as_mut()) {
                     item.value.push(b'0');
                 }
@@ -237,8 +237,10 @@ impl Cluster<'_, '_> {
     }
 }
 
+type Page = Vec<(Key, State<Vec<u8>>)>;
+
 /// Some states behind a position, and the next one.
-fn page(data: &Data, position: &[u8]) -> (Vec<(Key, State<Vec<u8>>)>, Option<Vec<u8>>) {
+fn page(data: &Data, position: &[u8]) -> (Page, Option<Vec<u8>>) {
     let keys = data.states.range::<[u8], _>((Bound::Excluded(position), Bound::Unbounded));
     let page: Vec<_> = keys.take(STEP_KEYS).map(|(key, _)| (key.clone(), data.known(key))).collect();
     let last = page.last().map(|(key, _)| key.clone());
