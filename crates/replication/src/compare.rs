@@ -1,13 +1,13 @@
 //! Comparing two sites in the background, so that what got lost silently is found and mended.
 //!
-//! The site that pulls asks. Both sites scan their states and add the [fingerprint](fingerprint()) of each to a [`Tree`]
-//! of digests by the hash of its key. The asking site then descends into the ranges whose digests differ, has the
-//! states of their leaves listed, [judges](judge()) each against its own, and asks for those that it lacks. Each side
-//! mends itself alone: what the other one lacks, that one finds when it asks.
+//! The site that pulls asks. Both sites scan their states and add the [fingerprint](fingerprint()) of each to a
+//! [`Tree`] of digests by the hash of its key. The asking site then descends into the ranges whose digests differ, has
+//! the states of their leaves listed, [judges](judge()) each against its own, and asks for those that it lacks. Each
+//! side mends itself alone: what the other one lacks, that one finds when it asks.
 //!
 //! Compared are items at or below a horizon, which every site has. So what is under way is no difference. What is
-//! listed and sent is applied in the order of the log around it: a deletion that came after it, and was forgotten since,
-//! cannot have been forgotten before it is applied.
+//! listed and sent is applied in the order of the log around it: a deletion that comes after it cannot be forgotten
+//! before it is applied.
 //!
 //! | module | contains |
 //! |---|---|

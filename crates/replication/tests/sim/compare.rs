@@ -169,8 +169,8 @@ impl Cluster<'_, '_> {
         trace!(self, "{puller} has mended {mended} keys");
     }
 
-    /// A site loses a state that every site has, or has it altered, and nobody is told. Each key at one site: of two that
-    /// fail alike, a third one would be the one to doubt.
+    /// A site loses a state that every site has, or has it altered, and nobody is told. Each key at one site: where two
+    /// fail alike, the third one would be the one to doubt.
     pub(super) fn lose_silently(&mut self) {
         let number = self.any_site();
         let kind = self.rng.u32(..3);
