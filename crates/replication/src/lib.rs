@@ -14,6 +14,7 @@
 //! | [`members`] | how far this site is in the others' logs, and what everybody has |
 //! | [`merge`](mod@merge) | entries of another site and a site's data: the changes to append |
 //! | [`compare`] | what got lost silently: found by digests of ranges of keys, and mended |
+//! | [`told`] | what caches tell each other of their keys |
 //! | [`wire`] | frames, messages, compression, the proof of the token |
 //! | [`link`] | the two ends of a connection, as state machines |
 //!
@@ -30,5 +31,6 @@ pub mod link;
 pub mod members;
 pub mod merge;
 pub mod state;
+pub mod told;
 pub mod version;
 pub mod wire;

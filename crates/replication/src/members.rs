@@ -194,6 +194,12 @@ impl Members {
         }
     }
 
+    /// For how long nothing has arrived of a site, at least. `None`: it is out, or no member.
+    pub fn unheard_micros(&self, site: u8, now_micros: u64) -> Option<u64> {
+        let member = self.others.get(&site).filter(|member| !member.position.standing.is_out())?;
+        Some(now_micros.saturating_sub(member.heard_micros))
+    }
+
     /// A beat is durable in the own log.
     pub fn note_own_beat(&mut self, beat: Beat) {
         self.beat = beat;

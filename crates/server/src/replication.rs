@@ -6,27 +6,39 @@
 //! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
 //! - The thread that pulls also compares this site with the peer at times ([`compare`]).
 //! - Once a second another one notes in the log how far this site is ([`beat`]).
+//! - What caches have changed is kept in a [`ring`], and told ([`tell`]) to peers that follow it ([`follow`]).
+//! - Commands of keys whose home is another site are run there ([`home`]). Both use connections of their own
+//!   ([`aside`]), since one that pulls the log may be busy with a copy for minutes.
 //! - All of them share the [`Site`].
 
 mod apply;
+mod aside;
 mod beat;
 mod compare;
+mod follow;
+pub(crate) mod home;
 mod note;
 mod publish;
+pub(crate) mod report;
+pub(crate) mod ring;
 mod site;
 mod stream;
 mod subscribe;
+mod tell;
+mod waiters;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::thread::{Builder, JoinHandle};
 
 use larder_replication::wire::Token;
 
+pub(crate) use self::compare::CompareFigures;
 pub use self::site::Site;
+pub(crate) use self::site::{PeerFigures, PullerFigures};
+use crate::net::worker_pool::WorkerPool;
 use crate::shared::Shared;
 
 /// One site of several (`--site` and what belongs to it).
@@ -56,6 +68,18 @@ const COMPARE_HOURS: u32 = 24;
 /// The most peers: there are 2 to 8 sites.
 pub const PEERS_MAX: usize = 7;
 
+/// Tells the log which namespaces take no part because they are not kept in the store.
+fn say_left_out(shared: &Shared) {
+    let left_out = report::left_out(shared);
+    let all = shared.namespaces.table().map_or(0, |table| table.numbers().count());
+    let namespaces = left_out.join(" ");
+    if left_out.len() == all {
+        tracing::warn!(namespaces, "no namespace is kept in the store, so this site replicates nothing");
+    } else if !left_out.is_empty() {
+        tracing::info!(namespaces, "these namespaces are not kept in the store, and are not replicated");
+    }
+}
+
 /// The threads of replication.
 pub struct Threads {
     site: Arc<Site>,
@@ -66,6 +90,7 @@ impl Threads {
     /// Starts them. Call once, when the store is open. Errors: a sentence for the operator.
     pub fn start(
         shared: &Arc<Shared>,
+        pool: &Arc<WorkerPool>,
         settings: &ReplicationSettings,
         token: Option<Token>,
     ) -> io::Result<Self> {
@@ -74,6 +99,7 @@ impl Threads {
         if persistence.replication.set(Arc::clone(&site)).is_err() {
             return Err(io::Error::other("replication has begun already"));
         }
+        say_left_out(shared);
         let mut threads = Vec::new();
         let mut spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
             threads.push(Builder::new().name(name).spawn(work)?);
@@ -99,6 +125,24 @@ impl Threads {
                 }),
             )?;
         }
+        if let Some(ring) = &shared.ring {
+            for peer in &settings.peers {
+                let handles = shared.namespaces.handles();
+                let mut handles = handles.ok_or_else(|| io::Error::other("no engine handle left"))?;
+                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
+                let ring = Arc::clone(ring);
+                let work = move || follow::run(&peer, &shared, &site, &ring, &mut handles);
+                spawn("larder-follow".into(), Box::new(work))?;
+            }
+        }
+        if let Some(homes) = &shared.homes {
+            homes.set_pool(pool);
+            for peer in &settings.peers {
+                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
+                let homes = Arc::clone(homes);
+                spawn("larder-ask".into(), Box::new(move || home::run(&peer, &shared, &site, &homes)))?;
+            }
+        }
         {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-beat".into(), Box::new(move || beat::run(&shared, &site)))?;
@@ -108,7 +152,7 @@ impl Threads {
 
     /// Ends them. Call while the store's threads still run.
     pub fn stop(self) {
-        self.site.is_stopping.store(true, SeqCst);
+        self.site.stop();
         for thread in self.threads {
             thread.thread().unpark();
             let _ = thread.join();

@@ -11,7 +11,7 @@ use crate::members::{Cursor, Position};
 use crate::version::unix_micros_of;
 use crate::wire::{
     Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof,
-    Refusal, Role,
+    Refusal, Role, Side,
 };
 
 /// Pulls from one publisher.
@@ -39,7 +39,7 @@ pub struct Subscriber {
 pub enum SubscriberAction {
     /// Send these bytes.
     Send(Vec<u8>),
-    /// Both sides know the token. Answer: [`Subscriber::subscribe`].
+    /// Both sides know the token. Answer: [`Subscriber::subscribe`], or [`Subscriber::say`].
     Connected {
         /// The publisher's site.
         site: u8,
@@ -64,6 +64,8 @@ pub enum SubscriberAction {
     /// All pieces are applied: drop what the copy does not have, keep cursor and positions, make all durable. Answer:
     /// [`Subscriber::copy_taken`].
     FinishCopy,
+    /// The other side says this, with its body, on a connection that does not pull its log.
+    Side(Side, Vec<u8>),
     /// Changes of the publisher are so far ahead of the wall clock. They wait.
     Ahead {
         /// Ahead of the wall clock.
@@ -139,6 +141,8 @@ enum Phase {
     },
     /// All pieces are applied.
     Finishing,
+    /// This connection pulls no log.
+    Aside,
 }
 
 #[derive(Debug)]
@@ -231,6 +235,14 @@ impl Subscriber {
         let settings = Arc::clone(&self.settings);
         let prefixes = settings.prefixes.iter().map(Vec::as_slice).collect();
         self.channel.send(&Message::Subscribe { cursor, prefixes });
+    }
+
+    /// Says something on a connection that pulls no log: it does not from then on.
+    pub fn say(&mut self, side: Side, body: &[u8], now: Now) {
+        if matches!(self.phase, Phase::Connected | Phase::Aside) {
+            self.phase = Phase::Aside;
+            self.channel.say(side, body, now);
+        }
     }
 
     /// The answer to [`SubscriberAction::CopyNeeded`]. `interrupted`: the start of an earlier copy, and the position of
@@ -482,8 +494,13 @@ impl End for Subscriber {
             }
             (
                 Message::Part { body_bytes, data },
-                Phase::Pulling { .. } | Phase::Copying { has_last: false, .. },
+                Phase::Pulling { .. } | Phase::Copying { has_last: false, .. } | Phase::Aside,
             ) => Ok(self.assembly.push(body_bytes, data)?),
+            (Message::Side(side), Phase::Aside) => {
+                let body = self.assembly.take();
+                self.channel.act(SubscriberAction::Side(side, body));
+                Ok(())
+            }
             (Message::Batch { from, to, unix_micros }, Phase::Pulling { received, .. }) => {
                 if from != *received || to <= from {
                     let sentence = format!("the other site sends {from} to {to} after {received}");

@@ -3,6 +3,7 @@
 use super::WireError;
 use super::frame::push_frame;
 use super::proof::Proof;
+use super::side::Side;
 use crate::bytes::{Reader, push_short_bytes};
 use crate::compare::{Answer, Ask};
 use crate::entry::Beat;
@@ -110,6 +111,8 @@ pub enum Message<'a> {
     Compare(Ask<'a>),
     /// From the publisher.
     Compared(Answer<'a>),
+    /// On a connection that does not pull the log.
+    Side(Side),
 }
 
 /// How a publisher introduces itself.
@@ -248,6 +251,7 @@ impl<'a> Message<'a> {
             Self::Refused(..) => 16,
             Self::Compare(_) => 17,
             Self::Compared(_) => 18,
+            Self::Side(side) => side.kind(),
         }
     }
 
@@ -298,6 +302,7 @@ impl<'a> Message<'a> {
             }
             Self::Compare(ask) => ask.encode(out),
             Self::Compared(answer) => answer.encode(out),
+            Self::Side(side) => side.encode_payload(out),
         }
     }
 
@@ -349,6 +354,7 @@ impl<'a> Message<'a> {
             }
             17 => Self::Compare(Ask::decode(rest)?),
             18 => Self::Compared(Answer::decode(rest)?),
+            24..=31 => Self::Side(Side::decode_payload(kind, rest)?),
             _ => return None,
         })
     }

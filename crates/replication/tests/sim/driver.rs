@@ -62,6 +62,7 @@ impl Cluster<'_, '_> {
                     }
                 }
                 PublisherAction::Compare(step) => self.answer_comparison(index, step)?,
+                PublisherAction::Side(side, _) => return Err(format!("{sender} hears {side:?}")),
                 PublisherAction::Close(closed) => {
                     trace!(self, "{sender} closes: {closed}");
                     self.network.connections[index].publisher = None;
@@ -143,6 +144,7 @@ impl Cluster<'_, '_> {
                 }
                 SubscriberAction::NoLongerAhead => {}
                 SubscriberAction::Compare(step) => self.compare(index, step)?,
+                SubscriberAction::Side(side, _) => return Err(format!("{puller} hears {side:?}")),
                 SubscriberAction::Close(closed) => {
                     trace!(self, "{puller} closes: {closed}");
                     self.network.connections[index].subscriber = None;

@@ -7,6 +7,8 @@ use larder_replication::members::{Cursor, Position, Standing};
 pub(super) const BEAT: &[u8] = b"replication/beat";
 /// The name of the note of this site: [`encode_own`].
 pub(super) const OWN: &[u8] = b"replication/own";
+/// The name of the note that this site has heard all others once, or was the first: its value says nothing.
+pub(super) const READY: &[u8] = b"replication/ready";
 const POSITION: &[u8] = b"replication/site/";
 
 /// The name of the note of another site's position.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_policy::NAMESPACES_MAX;
 use larder_replication::compare::Votes;
 use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
@@ -16,6 +17,7 @@ use larder_store::commit::{Change, Journal, Kind, Outcome};
 use larder_store::{Retention, Store};
 
 use super::compare::CompareFigures;
+use super::waiters::{Waiter, Waiters};
 use super::{ReplicationSettings, note};
 use crate::shared::Shared;
 
@@ -31,7 +33,10 @@ pub struct Site {
     /// Notes on their way, in the order of their positions.
     pending: Mutex<VecDeque<(u64, Noted)>>,
     start: Instant,
-    pub(super) is_stopping: AtomicBool,
+    is_stopping: AtomicBool,
+    /// Its store is new, and it has not heard all others yet: it takes no changes.
+    is_new: AtomicBool,
+    waiters: Waiters,
     /// Between comparisons with a peer; `None`: only when an operator asks.
     pub(super) compare_interval: Option<Duration>,
     /// How often operators have asked for a comparison.
@@ -42,6 +47,8 @@ pub struct Site {
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
     pullers: Mutex<BTreeMap<u8, PullerFigures>>,
+    /// Since the start, by the numbers of the namespaces.
+    conflicts: [AtomicU64; NAMESPACES_MAX + 1],
 }
 
 /// What this site knows of a peer that it pulls from.
@@ -52,6 +59,8 @@ pub(crate) struct PeerFigures {
     pub(crate) is_connected: bool,
     /// A copy is being taken.
     pub(crate) is_copying: bool,
+    /// Whole ones, since the start.
+    pub(crate) copies: u64,
     /// Of copies, since the start.
     pub(crate) copied_pieces: u64,
     pub(crate) copied_bytes: u64,
@@ -59,6 +68,8 @@ pub(crate) struct PeerFigures {
     pub(crate) entries: u64,
     pub(crate) bytes: u64,
     pub(crate) conflicts: u64,
+    /// Times that its log did not follow what this site has of it, and the connection was given up.
+    pub(crate) gaps: u64,
     /// The highest version that was applied, of an entry or a beat.
     pub(crate) newest_version: u64,
     /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
@@ -96,6 +107,7 @@ impl Site {
         let (journal, store) = (Arc::clone(&persistence.journal), Arc::clone(store));
         let incarnation = store.incarnation();
         let unsupported = |error: larder_store::Error| io::Error::other(format!("--site: {error}"));
+        let store_is_new = store.note(note::READY).is_none();
         let beat = store.note(note::BEAT).and_then(|bytes| note::decode_beat(&bytes)).unwrap_or_default();
         let own = store.note(note::OWN).and_then(|bytes| note::decode_own(&bytes));
         let is_restored = own.is_some_and(|(site, known)| site == settings.site && known != incarnation);
@@ -125,10 +137,13 @@ impl Site {
             let micros = journal.unix_micros() + RESTORED_MICROS;
             journal.raise_replicated_versions(version_at(micros, settings.site));
         }
+        // Expiries from before the start may wait for values.
+        journal.await_value(store.highest_version());
         journal.raise_replicated_versions(beat.clock.max(members.highest_horizon()));
         let token = token.unwrap_or_else(|| Token::new(Vec::new()));
         let mut link = link::Settings::new(settings.site, incarnation, token);
         link.body_bytes_max = link.body_bytes_max.max(shared.settings.item_bytes_max as usize + (1 << 20));
+        let peers = settings.peers.iter().map(|address| (address.clone(), PeerFigures::default())).collect();
         let live = positions.iter().copied().map(|position| (position.site, position)).collect();
         let site = Self {
             settings: Arc::new(link),
@@ -139,17 +154,23 @@ impl Site {
             pending: Mutex::default(),
             start: Instant::now(),
             is_stopping: AtomicBool::new(false),
+            is_new: AtomicBool::new(store_is_new),
+            waiters: Waiters::default(),
             compare_interval: (settings.compare_hours != 0)
                 .then(|| Duration::from_secs(u64::from(settings.compare_hours) * 3600)),
             compares_asked: AtomicU64::new(0),
             votes: Mutex::default(),
-            peers: Mutex::default(),
+            peers: Mutex::new(peers),
             pullers: Mutex::default(),
+            conflicts: [const { AtomicU64::new(0) }; NAMESPACES_MAX + 1],
         };
         if is_restored {
             positions.iter().for_each(|position| {
                 site.keep_standing(*position);
             });
+        }
+        if settings.peers.is_empty() {
+            site.end_being_new();
         }
         site.submit_note(note::OWN, &note::encode_own(settings.site, incarnation), true);
         Ok(site)
@@ -167,6 +188,27 @@ impl Site {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(SeqCst)
+    }
+
+    /// All threads end soon.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        self.waiters.wake_all();
+    }
+
+    /// For a thread that waits for a socket, and for the committer. Errors: no descriptor to be had.
+    pub(super) fn waiter(&self) -> io::Result<Waiter<'_>> {
+        self.waiters.register(&self.journal)
+    }
+
+    /// The committer has done something.
+    pub(crate) fn on_progress(&self) {
+        self.waiters.on_progress(&self.journal);
+    }
+
+    /// From now until then, on the clock of [`Now::micros`].
+    pub(super) fn time_until(&self, micros: u64) -> Duration {
+        Duration::from_micros(micros.saturating_sub(self.now().micros))
     }
 
     /// What there is of the own log.
@@ -191,6 +233,27 @@ impl Site {
         }
         drop(pending);
         members
+    }
+
+    /// True as long as the site takes no changes: it would give versions below horizons of others.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new.load(Relaxed)
+    }
+
+    /// Takes changes from here on, if this site has heard all others out of their own logs: an address of which nobody
+    /// has answered may be that of one more.
+    pub(super) fn end_being_new_if_all_are_heard(&self) {
+        let are_known = lock(&self.peers).values().all(|peer| peer.site != 0 && !peer.is_copying);
+        if self.is_new() && are_known && self.members().has_heard_all() {
+            tracing::info!("this site has heard all others, and takes changes from now on");
+            self.end_being_new();
+        }
+    }
+
+    fn end_being_new(&self) {
+        if self.is_new.swap(false, Relaxed) {
+            self.submit_note(note::READY, b"", false);
+        }
     }
 
     /// What is known of another site, durably or not.
@@ -236,7 +299,7 @@ impl Site {
 
     fn submit_note(&self, name: &[u8], bytes: &[u8], is_sync: bool) -> u64 {
         let position = self.journal.next_position_of_none();
-        self.journal.submit(position, Change::new(Kind::Note, name, bytes, is_sync));
+        self.journal.submit(position, Change::new(Kind::Note, name, bytes, is_sync).unfollowed());
         position
     }
 
@@ -245,6 +308,7 @@ impl Site {
         let position = self.journal.next_position_of_none();
         let change = Change::new(Kind::Nothing, b"", b"", true);
         self.journal.submit(position, change);
+        self.journal.hurry();
         position
     }
 
@@ -263,6 +327,7 @@ impl Site {
 
     /// Waits until the store has a position. False: the site stops.
     pub(super) fn wait_applied(&self, position: u64) -> bool {
+        self.journal.hurry();
         let mut pause = Duration::from_micros(20);
         while !self.journal.is_applied(position) {
             if self.is_stopping() {
@@ -288,9 +353,9 @@ impl Site {
         })
     }
 
-    /// Changes the figures of a peer.
-    pub(super) fn with_peer(&self, address: &str, change: impl FnOnce(&mut PeerFigures)) {
-        change(lock(&self.peers).entry(address.to_owned()).or_default());
+    /// Reads or changes the figures of a peer.
+    pub(super) fn with_peer<R>(&self, address: &str, change: impl FnOnce(&mut PeerFigures) -> R) -> R {
+        change(lock(&self.peers).entry(address.to_owned()).or_default())
     }
 
     /// Changes the figures of a site that pulls.
@@ -300,7 +365,20 @@ impl Site {
 
     /// Compares this site with each of its peers, as soon as it can.
     pub(crate) fn ask_for_comparisons(&self) {
-        self.compares_asked.fetch_add(1, Relaxed);
+        self.compares_asked.fetch_add(1, SeqCst);
+        self.waiters.wake_all();
+    }
+
+    /// Counts a conflict of a key of this namespace.
+    pub(super) fn count_conflict(&self, number: u8) {
+        if let Some(count) = self.conflicts.get(usize::from(number)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Conflicts of keys of this namespace, since the start.
+    pub(crate) fn conflicts_of(&self, number: u8) -> u64 {
+        self.conflicts.get(usize::from(number)).map_or(0, |count| count.load(Relaxed))
     }
 
     /// What is known of the peers, by address.
@@ -340,7 +418,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What slow peers make a site keep of its log.
-const LOG_BYTES_MAX: u64 = 4 << 30;
+pub(super) const LOG_BYTES_MAX: u64 = 4 << 30;
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
 const WAIT: Duration = Duration::from_micros(500);

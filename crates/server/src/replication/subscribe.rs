@@ -15,8 +15,9 @@ use larder_store::commit::Outcome;
 use super::Site;
 use super::apply::{Applied, Applier};
 use super::compare::Comparer;
-use super::publish::{PAUSE_MAX, PAUSE_MIN};
 use super::stream::{PeerStream, ended};
+use super::waiters::Until;
+use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 use crate::startup::random;
 
@@ -38,13 +39,17 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut App
         };
         let ended = pull.pull();
         let has_pulled = pull.peer != 0;
-        comparer.connection_ended();
-        site.with_peer(address, |figures| {
-            (figures.is_connected, figures.is_copying) = (false, false);
+        pull.comparer.connection_ended();
+        let was_connected = site.with_peer(address, |figures| {
+            figures.is_copying = false;
             if let Err(error) = &ended {
                 figures.last_error = error.to_string();
             }
+            std::mem::take(&mut figures.is_connected)
         });
+        if was_connected {
+            pull.tell(SiteState::Lost);
+        }
         if let Err(error) = ended
             && !site.is_stopping()
         {
@@ -73,18 +78,36 @@ struct Pull<'p, 's, 'c> {
 }
 
 impl Pull<'_, '_, '_> {
+    /// Tells the watchers what became of the peer.
+    fn tell(&self, state: SiteState) {
+        let site = self.site.with_peer(self.address, |figures| figures.site);
+        self.shared.tell_of_sites(&Event::Site { site, state, peer: self.address });
+    }
+
     fn pull(&mut self) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         let mut stream = PeerStream::connect(address, self.shared, site)?;
         let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
+        let waiter = site.waiter()?;
         let mut input = vec![0; INPUT_BYTES];
-        let mut pause = PAUSE_MIN;
-        while !subscriber.is_closed() {
+        loop {
             if site.is_stopping() {
                 subscriber.stop();
             }
-            let received = stream.read(&mut input, pause)?;
-            match received {
+            self.confirm(&mut subscriber);
+            subscriber.tick(site.now());
+            self.comparer.begin_if_due(&mut subscriber);
+            while let Some(action) = subscriber.next_action() {
+                self.perform(action, &mut subscriber, &mut stream)?;
+            }
+            if subscriber.is_closed() {
+                return Ok(());
+            }
+            let until = Until {
+                position: self.unsynced.front().map_or(0, |(_, position)| *position),
+                timeout: site.time_until(subscriber.deadline_micros()),
+            };
+            match stream.read(&mut input, &waiter, until)? {
                 Some(0) => return Err(ended("the peer closed the connection")),
                 Some(count) => {
                     subscriber.receive(&input[..count], site.now());
@@ -94,19 +117,7 @@ impl Pull<'_, '_, '_> {
                 }
                 None => {}
             }
-            self.confirm(&mut subscriber);
-            subscriber.tick(site.now());
-            self.comparer.begin_if_due(&mut subscriber);
-            while let Some(action) = subscriber.next_action() {
-                self.perform(action, &mut subscriber, &mut stream)?;
-            }
-            // Nothing else wakes it for what has become durable.
-            pause = match received.is_some() || !self.unsynced.is_empty() {
-                true => PAUSE_MIN,
-                false => (pause * 2).min(PAUSE_MAX),
-            };
         }
-        Ok(())
     }
 
     /// Confirms what is durable by now.
@@ -118,6 +129,9 @@ impl Pull<'_, '_, '_> {
                 Outcome::Lost => return subscriber.stop(),
             }
             self.unsynced.pop_front();
+            if self.site.is_new() {
+                self.site.end_being_new_if_all_are_heard();
+            }
         }
     }
 
@@ -134,8 +148,10 @@ impl Pull<'_, '_, '_> {
                 (self.peer, self.incarnation) = (peer, incarnation);
                 site.with_peer(address, |figures| {
                     (figures.site, figures.is_connected) = (peer, true);
+                    figures.ahead_micros = 0;
                     figures.last_error.clear();
                 });
+                self.tell(SiteState::Connected);
                 let added = site.members().add(peer, site.now().micros);
                 if let Some(position) = added {
                     // It holds the horizon before it has anything of us.
@@ -189,6 +205,7 @@ impl Pull<'_, '_, '_> {
                     return Err(io::Error::other("this site has to start with an empty store"));
                 }
                 site.with_peer(address, |figures| figures.is_copying = true);
+                self.tell(SiteState::CopyBegun);
                 self.begun = Some(begun);
             }
             SubscriberAction::ApplyPiece(piece) => {
@@ -213,9 +230,15 @@ impl Pull<'_, '_, '_> {
                     micros / 1_000_000
                 );
                 site.with_peer(address, |figures| figures.ahead_micros = micros);
+                self.tell(SiteState::Ahead);
             }
-            SubscriberAction::NoLongerAhead => site.with_peer(address, |figures| figures.ahead_micros = 0),
+            SubscriberAction::NoLongerAhead => {
+                site.with_peer(address, |figures| figures.ahead_micros = 0);
+                self.tell(SiteState::InTime);
+            }
             SubscriberAction::Compare(step) => self.comparer.perform(step, subscriber, self.applier)?,
+            // Only an answer to what this connection does not say.
+            SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
         }
         Ok(())
@@ -227,7 +250,10 @@ impl Pull<'_, '_, '_> {
         let position = site.live(self.peer).unwrap_or_default();
         match batch.fit(self.incarnation, position.cursor) {
             _ if position.standing != Standing::In => return Ok(false),
-            Fit::Gap => return Ok(false),
+            Fit::Gap => {
+                site.with_peer(self.address, |figures| figures.gaps += 1);
+                return Ok(false);
+            }
             Fit::Known => return Ok(true),
             Fit::Next => {}
         }
@@ -269,7 +295,11 @@ impl Pull<'_, '_, '_> {
         if !site.wait_durable(note) {
             return Err(io::Error::other("the store could not keep the copy"));
         }
-        site.with_peer(self.address, |figures| figures.is_copying = false);
+        site.with_peer(self.address, |figures| {
+            figures.is_copying = false;
+            figures.copies += 1;
+        });
+        self.tell(SiteState::CopyDone);
         tracing::info!(site = self.peer, "the copy of the peer is complete");
         Ok(cursor)
     }

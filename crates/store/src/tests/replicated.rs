@@ -713,6 +713,10 @@ fn the_log_is_kept_up_to_its_bound() {
     let stats = store.stats();
     assert!(stats.log_bytes <= log_bytes_max + 2 * small_segments().segment_bytes, "{stats:?}");
     assert!(stats.log_bytes >= log_bytes_max / 2, "{stats:?}");
+    let last = store.last_sequence();
+    let behind = [0, last - 100, last].map(|sequence| store.log_bytes_after(sequence));
+    assert!(behind[0] == stats.log_bytes && behind[0] > behind[1] && behind[1] > 0, "{behind:?} {stats:?}");
+    assert_eq!(behind[2], 0);
     let start = stats.log_start_sequence;
     assert!((2..3_000).contains(&start));
     let read = store.read_log(0, 1, &mut |_| {});

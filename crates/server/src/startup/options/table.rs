@@ -420,6 +420,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "read-only",
+        NoValue,
+        "",
+        "refuses changes from the start, for maintenance, until larder read-only off (docs/guides/failover.md)",
+        |d, _| {
+            d.settings.read_only = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "store",
         Needed("<dir>"),
         "",
