@@ -1,7 +1,7 @@
 //! This site compares itself with a peer.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use larder_replication::compare::{AskingStep, Comparison, Finding, Listed, Ours, fingerprint, judge};
@@ -50,7 +50,7 @@ impl<'s> Comparer<'s> {
 
     /// Begins a comparison, if it is time to, and the connection can.
     pub(in super::super) fn begin_if_due(&mut self, subscriber: &mut Subscriber) {
-        let asked = self.site.compares_asked.load(Relaxed);
+        let asked = self.site.compares_asked.load(SeqCst);
         let is_due = self.interval.is_some() && Instant::now() >= self.due;
         if !(is_due || asked != self.asked) || subscriber.is_comparing() || !subscriber.is_pulling() {
             return;
@@ -151,6 +151,10 @@ impl<'s> Comparer<'s> {
             finding == Finding::Disputed && lock(&site.votes).add(listed.fingerprint, peer, all_sites);
         let is_wanted = is_decided || finding.is_mended();
         self.result.unexplained += u64::from(!is_wanted);
+        site.with_peer(self.address, |figures| {
+            figures.compare.found += 1;
+            figures.compare.unexplained += u64::from(!is_wanted);
+        });
         self.warn(listed, peer, finding, is_wanted);
         Ok(is_wanted)
     }

@@ -11,8 +11,10 @@ pub(crate) struct CompareFigures {
     pub(crate) ended_secs: u64,
     /// Of the last one.
     pub(crate) last: CompareResult,
-    /// Keys that were mended since the start.
+    /// Keys since the start, as of one comparison. Those of a comparison that was cut off count too.
+    pub(crate) found: u64,
     pub(crate) mended: u64,
+    pub(crate) unexplained: u64,
 }
 
 /// What one comparison has found.
