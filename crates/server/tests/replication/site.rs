@@ -45,8 +45,8 @@ impl Cluster {
         Self::build(sites, sites, engine, true, None)
     }
 
-    /// The first ones of the planned sites, connected with each other. They have known each other before the others were
-    /// planned, so the store has to outlive a start.
+    /// The first ones of the planned sites, connected with each other. They have known each other before the others
+    /// were planned, so the store has to outlive a start.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
         Self::build(sites, planned, engine, false, None)
     }
