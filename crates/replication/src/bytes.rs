@@ -48,6 +48,15 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// A byte that is 0 or 1.
+    pub(crate) fn bool(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
     /// Bytes behind their length in two bytes.
     pub(crate) fn short_bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.u16()?;

@@ -13,6 +13,7 @@
 //! | [`entry`] | what goes from one site to another, and its bytes |
 //! | [`members`] | how far this site is in the others' logs, and what everybody has |
 //! | [`merge`](mod@merge) | entries of another site and a site's data: the changes to append |
+//! | [`compare`] | what got lost silently: found by digests of ranges of keys, and mended |
 //! | [`told`] | what caches tell each other of their keys |
 //! | [`wire`] | frames, messages, compression, the proof of the token |
 //! | [`link`] | the two ends of a connection, as state machines |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod compare;
 pub mod entry;
 pub mod flushes;
 pub mod link;

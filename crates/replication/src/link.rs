@@ -12,6 +12,7 @@ mod subscriber;
 pub use publisher::{Admission, CopyRead, CopyStart, LogExtent, LogRead, Publisher, PublisherAction, admit};
 pub use subscriber::{Batch, CopyBegun, CopyPiece, Subscriber, SubscriberAction};
 
+use crate::compare::RATE_BYTES_PER_SEC;
 use crate::wire::{Refusal, Token, WireError};
 
 /// A side that has nothing to say says so after this time.
@@ -38,6 +39,8 @@ pub struct Settings {
     pub window_bytes: usize,
     /// How long a batch may be: at least the longest entry that any site has.
     pub body_bytes_max: usize,
+    /// How many bytes of states are scanned in a second for a comparison.
+    pub compare_bytes_per_sec: u64,
 }
 
 impl Settings {
@@ -51,6 +54,7 @@ impl Settings {
             batch_bytes: 128 << 10,
             window_bytes: 4 << 20,
             body_bytes_max: 64 << 20,
+            compare_bytes_per_sec: RATE_BYTES_PER_SEC,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
+use larder_replication::compare::{Answer, Ask};
 use larder_replication::entry::{Beat, Entry, Put};
 use larder_replication::link::{
     AHEAD_MICROS_MAX, Admission, CopyRead, CopyStart, LogRead, Now, Publisher, PublisherAction, Settings,
@@ -525,7 +526,7 @@ fn hostile_bytes_are_refused() {
 fn random_message(rng: &mut Rng) -> Vec<u8> {
     let bytes: Vec<u8> = (0..rng.usize(..40)).map(|_| rng.u8(..)).collect();
     let number = if rng.bool() { rng.u64(..20) } else { rng.u64(..) };
-    encoded(&match rng.u8(..16) {
+    encoded(&match rng.u8(..18) {
         0 => Message::Challenge(Challenge {
             protocol_min: 0,
             protocol_max: rng.u16(..4),
@@ -560,6 +561,19 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
         12 => Message::CopyConfirm { number },
         13 => Message::CopyTaken,
         14 => Message::Alive { unix_micros: number },
+        15 => Message::Compare(match rng.u8(..5) {
+            0 => Ask::Begin { horizon: number },
+            1 => Ask::GoOn,
+            2 => Ask::Ranges { level: rng.u8(..6), numbers: vec![rng.u16(..300)] },
+            3 => Ask::List(vec![rng.u16(..)]),
+            _ => Ask::Keys(vec![b"key"]),
+        }),
+        16 => Message::Compared(match rng.u8(..4) {
+            0 => Answer::Scanned { is_last: rng.bool(), states: number },
+            1 => Answer::Digests(vec![7; rng.usize(..33)]),
+            2 => Answer::Listed { is_last: rng.bool(), keys: Vec::new() },
+            _ => Answer::States { count: rng.u16(..3) },
+        }),
         _ => Message::Refused(Refusal::Unavailable, "because"),
     })
 }

@@ -4,6 +4,7 @@
 //! - Each site pulls the log of each peer, by a thread for each ([`subscribe`]), and applies what it reads ([`apply`]):
 //!   memory drops the key, and the store gets the newer state.
 //! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
+//! - The thread that pulls also compares this site with the peer at times ([`compare`]).
 //! - Once a second another one notes in the log how far this site is ([`beat`]).
 //! - What caches have changed is kept in a [`ring`], and told ([`tell`]) to peers that follow it ([`follow`]).
 //! - Commands of keys whose home is another site are run there ([`home`]). Both use connections of their own
@@ -14,6 +15,7 @@
 mod apply;
 mod aside;
 mod beat;
+mod compare;
 mod copy;
 mod follow;
 pub(crate) mod home;
@@ -38,6 +40,7 @@ use std::thread::{Builder, JoinHandle};
 use larder_replication::members::SILENCE_MICROS_MAX;
 use larder_replication::wire::Token;
 
+pub(crate) use self::compare::CompareFigures;
 use self::peers::Puller;
 pub use self::site::Site;
 pub(crate) use self::site::{PeerFigures, PullerFigures};
@@ -61,6 +64,8 @@ pub struct ReplicationSettings {
     pub silence_secs_max: u64,
     /// What is kept of the log for sites that are away.
     pub log_bytes_max: u64,
+    /// Between two comparisons with a peer; 0: none unless an operator asks.
+    pub compare_hours: u32,
 }
 
 impl ReplicationSettings {
@@ -80,9 +85,13 @@ impl Default for ReplicationSettings {
             token_file: None,
             silence_secs_max: SILENCE_MICROS_MAX / 1_000_000,
             log_bytes_max: 4 << 30,
+            compare_hours: COMPARE_HOURS,
         }
     }
 }
+
+/// Often enough that a second loss of the same key before the first one is found is rare.
+const COMPARE_HOURS: u32 = 24;
 
 /// The most peers: there are 2 to 8 sites.
 pub const PEERS_MAX: usize = 7;

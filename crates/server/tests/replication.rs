@@ -5,6 +5,8 @@
 mod caches;
 #[path = "replication/client.rs"]
 mod client;
+#[path = "replication/compare.rs"]
+mod compare;
 #[path = "replication/copies.rs"]
 mod copies;
 #[path = "replication/homes.rs"]

@@ -146,6 +146,19 @@ pub trait Store: Send + Sync {
         Err(REPLICATION)
     }
 
+    /// The same, and goes on behind what cannot be read: it is left out and counted. For who compares this store with
+    /// another one, which may still have it.
+    fn for_each_readable_state(
+        &self,
+        cursor: &mut Cursor,
+        budget_bytes: usize,
+        unreadable: &mut u64,
+        visit: &mut VisitState<'_>,
+    ) -> Result<bool> {
+        let _ = unreadable;
+        self.for_each_state(cursor, budget_bytes, visit)
+    }
+
     /// The flushes by version that are still known: a copy of all states needs them, too.
     fn version_flushes(&self) -> Vec<VersionFlush> {
         Vec::new()

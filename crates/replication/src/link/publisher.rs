@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::channel::{Action, Channel, End};
 use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
+use crate::compare::{Answer, Answering, Ask, CompareRead, CompareStep, Listed, Reply, ScanRead};
 use crate::members::{CopyExtent, Cursor, Members, Standing};
 use crate::wire::{
-    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side, push_parts,
+    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof,
+    Refusal, Role, Side, push_parts,
 };
 
 /// Serves one subscriber.
@@ -16,7 +18,10 @@ pub struct Publisher {
     channel: Channel<PublisherAction>,
     settings: Arc<Settings>,
     challenge: Challenge,
+    /// Both sides speak it; 0: not known yet.
+    protocol: u16,
     phase: Phase,
+    answering: Answering,
     /// What it lets be under way.
     window_bytes: usize,
     /// All of the own log up to here is durable. Nothing else is ever sent: what a peer has, its origin cannot lose.
@@ -66,6 +71,8 @@ pub enum PublisherAction {
         /// As for the log.
         bytes_max: usize,
     },
+    /// Do this for a comparison, before anything else of the log is read.
+    Compare(CompareStep),
     /// The subscriber has the log up to here, durably: [`Members::note_confirmed`].
     Confirmed {
         /// Its site.
@@ -202,7 +209,7 @@ impl Publisher {
     /// sequence of the own log.
     pub fn new(settings: Arc<Settings>, nonce: [u8; 32], durable: u64, now: Now) -> Self {
         let challenge = Challenge {
-            protocol_min: PROTOCOL,
+            protocol_min: PROTOCOL_MIN,
             protocol_max: PROTOCOL,
             site: settings.site,
             incarnation: settings.incarnation,
@@ -212,7 +219,9 @@ impl Publisher {
             channel: Channel::new(now),
             settings,
             challenge,
+            protocol: 0,
             phase: Phase::Handshake,
+            answering: Answering::default(),
             window_bytes: 0,
             durable,
             assembly: Assembly::new(ASK_BYTES_MAX),
@@ -366,6 +375,44 @@ impl Publisher {
         self.pump();
     }
 
+    /// The answer to [`CompareStep::Scan`].
+    pub fn compare_scanned(&mut self, read: ScanRead) {
+        let answer = self.answering.scanned(read);
+        self.answer(answer);
+    }
+
+    /// The answer to [`CompareStep::List`], and where the next list begins; `None`: there are no more.
+    pub fn compare_listed(&mut self, keys: Vec<Listed<'_>>, position: Option<Vec<u8>>) {
+        if let Some(answer) = self.answering.listed(keys, position) {
+            self.channel.send(&Message::Compared(answer));
+        }
+    }
+
+    /// The answer to [`CompareStep::Read`].
+    pub fn compare_read(&mut self, read: &CompareRead) {
+        if let Some(answer) = self.answering.read(read.count) {
+            let mut out = Vec::new();
+            push_parts(&mut out, &read.body);
+            Message::Compared(answer).encode(&mut out);
+            self.channel.act(PublisherAction::Send(out));
+        }
+    }
+
+    fn answer(&mut self, answer: Option<Answer<'static>>) {
+        if let Some(answer) = answer {
+            self.channel.send(&Message::Compared(answer));
+        }
+    }
+
+    fn receive_ask(&mut self, ask: &Ask<'_>) -> Result<(), Closed> {
+        let bytes_max = self.settings.batch_bytes;
+        match self.answering.receive(ask, bytes_max).ok_or_else(unexpected)? {
+            Reply::Send(answer) => self.answer(Some(answer)),
+            Reply::Act(step) => self.channel.act(PublisherAction::Compare(step)),
+        }
+        Ok(())
+    }
+
     /// This side ends the connection.
     pub fn stop(&mut self) {
         self.leave();
@@ -409,9 +456,11 @@ impl Publisher {
     }
 
     fn welcome(&mut self, hello: &Hello, proof: &Proof) -> Result<(), Closed> {
-        if hello.protocol != PROTOCOL {
-            let sentence =
-                format!("the other site speaks protocol {}, and this one {PROTOCOL}", hello.protocol);
+        if !(PROTOCOL_MIN..=PROTOCOL).contains(&hello.protocol) {
+            let sentence = format!(
+                "the other site speaks protocol {}, and this one {PROTOCOL_MIN} to {PROTOCOL}",
+                hello.protocol
+            );
             return Err(closed(Refusal::Protocol, sentence));
         }
         let said = [&*self.challenge.said(), &hello.said()];
@@ -426,6 +475,7 @@ impl Publisher {
         let proof = self.settings.token.prove(Role::Publisher, &said);
         self.channel.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
         self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
+        self.protocol = hello.protocol;
         self.phase = Phase::Idle;
         self.channel.send(&Message::Welcome(proof));
         Ok(())
@@ -470,6 +520,9 @@ impl End for Publisher {
                 self.channel.act(PublisherAction::Confirmed { site, sequence: durable });
                 self.pump();
             }
+            (Message::Compare(ask), Phase::Streaming(_)) if self.protocol >= PROTOCOL_COMPARES => {
+                self.receive_ask(&ask)?;
+            }
             (Message::CopyRequest { start, position }, Phase::Idle) => {
                 self.phase = Phase::BeginningCopy;
                 let interrupted = (start != 0).then(|| (start, position.to_vec()));
@@ -492,6 +545,7 @@ impl End for Publisher {
 
     fn forget(&mut self) {
         self.phase = Phase::Handshake;
+        self.answering = Answering::default();
     }
 }
 

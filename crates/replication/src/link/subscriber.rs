@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use super::channel::{Action, Channel, End};
 use super::{AHEAD_MICROS_MAX, Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
+use crate::compare::{Answer, Arrived, Asking, AskingStep, Output, ScanRead};
 use crate::entry::Entries;
 use crate::members::{Cursor, Position};
 use crate::version::unix_micros_of;
-use crate::wire::{Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side};
+use crate::wire::{
+    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof,
+    Refusal, Role, Side,
+};
 
 /// Pulls from one publisher.
 #[derive(Debug)]
@@ -16,7 +20,10 @@ pub struct Subscriber {
     channel: Channel<SubscriberAction>,
     settings: Arc<Settings>,
     nonce: [u8; 32],
+    /// Both sides speak it; 0: not known yet.
+    protocol: u16,
     phase: Phase,
+    asking: Asking,
     assembly: Assembly,
     queue: VecDeque<Queued>,
     /// Of the queue, and of what the caller has.
@@ -66,6 +73,8 @@ pub enum SubscriberAction {
     },
     /// They wait no longer.
     NoLongerAhead,
+    /// Do this for the comparison that [`Subscriber::compare`] has begun.
+    Compare(AskingStep),
     /// Close the connection, after what was sent.
     Close(Closed),
 }
@@ -142,6 +151,9 @@ enum Phase {
 enum Work {
     Batch(Batch),
     Piece(CopyPiece),
+    /// Of a comparison.
+    List(Vec<u8>),
+    States(Vec<u8>),
 }
 
 #[derive(Debug)]
@@ -160,7 +172,9 @@ impl Subscriber {
             channel: Channel::new(now),
             settings,
             nonce,
+            protocol: 0,
             phase: Phase::Handshake,
+            asking: Asking::default(),
             assembly,
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -196,19 +210,21 @@ impl Subscriber {
 
     /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
     pub fn deadline_micros(&self) -> u64 {
-        self.channel.deadline_micros()
+        self.channel.deadline_micros().min(self.asking.deadline_micros())
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
         self.pass_time(now);
         self.work(now);
+        self.go_on_comparing(now);
     }
 
     /// Bytes have arrived.
     pub fn receive(&mut self, bytes: &[u8], now: Now) {
         self.handle_bytes(bytes, now);
         self.work(now);
+        self.go_on_comparing(now);
     }
 
     /// The answer to [`SubscriberAction::Connected`], and what follows [`copy_taken`](Self::copy_taken): where this
@@ -280,9 +296,76 @@ impl Subscriber {
         }
     }
 
+    /// Begins to compare this site with the publisher, of what every site has at this horizon. False: the log does not
+    /// follow yet, the publisher cannot, this site does not keep all keys, or a comparison is under way.
+    pub fn compare(&mut self, horizon: u64, now: Now) -> bool {
+        let is_possible = self.is_pulling()
+            && self.protocol >= PROTOCOL_COMPARES
+            && self.settings.prefixes.is_empty()
+            && self.asking.is_idle();
+        if is_possible {
+            self.asking.begin(horizon);
+            self.go_on_comparing(now);
+        }
+        is_possible
+    }
+
+    /// True from [`compare`](Self::compare) to [`AskingStep::Ended`].
+    pub fn is_comparing(&self) -> bool {
+        !self.asking.is_idle()
+    }
+
+    /// The answer to [`AskingStep::Scan`].
+    pub fn compare_scanned(&mut self, read: ScanRead, now: Now) {
+        self.asking.scanned(read);
+        self.go_on_comparing(now);
+    }
+
+    /// The answer to [`AskingStep::Judge`]: the keys whose states this site asks for.
+    pub fn compare_judged(&mut self, keys: Vec<Vec<u8>>, now: Now) {
+        self.asking.judged(keys);
+        self.compared_step(now);
+    }
+
+    /// The answer to [`AskingStep::Mend`].
+    pub fn compare_mended(&mut self, now: Now) {
+        self.asking.mended();
+        self.compared_step(now);
+    }
+
     /// This side ends the connection.
     pub fn stop(&mut self) {
         self.leave();
+    }
+
+    /// The first of the queue was of a comparison, and is done.
+    fn compared_step(&mut self, now: Now) {
+        self.queued_bytes -= self.applying_bytes.take().unwrap_or(0);
+        self.work(now);
+        self.go_on_comparing(now);
+    }
+
+    /// Says and asks for what is due of a comparison.
+    fn go_on_comparing(&mut self, now: Now) {
+        self.asking.work(now.micros, self.settings.compare_bytes_per_sec);
+        while let Some(output) = self.asking.next_output() {
+            self.channel.act(match output {
+                Output::Send(bytes) => SubscriberAction::Send(bytes),
+                Output::Act(step) => SubscriberAction::Compare(step),
+            });
+        }
+    }
+
+    /// An answer of a comparison has arrived. Lists and states wait for the log before them.
+    fn receive_answer(&mut self, answer: &Answer<'_>) -> Result<(), Closed> {
+        match self.asking.receive(answer).map_err(|_| unexpected())? {
+            Arrived::Nothing => Ok(()),
+            Arrived::List(list) => self.enqueue(Work::List(list)),
+            Arrived::States => {
+                let body = self.assembly.take();
+                self.enqueue(Work::States(body))
+            }
+        }
     }
 
     /// The first of the queue is applied.
@@ -314,20 +397,24 @@ impl Subscriber {
         self.channel.act(match queued.work {
             Work::Batch(batch) => SubscriberAction::Apply(batch),
             Work::Piece(piece) => SubscriberAction::ApplyPiece(piece),
+            Work::List(list) => SubscriberAction::Compare(self.asking.judge(list)),
+            Work::States(body) => SubscriberAction::Compare(AskingStep::Mend { body }),
         });
     }
 
     fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {
-        if !(challenge.protocol_min..=challenge.protocol_max).contains(&PROTOCOL) {
+        let protocol = challenge.protocol_max.min(PROTOCOL);
+        if protocol < challenge.protocol_min.max(PROTOCOL_MIN) {
             let sentence = format!(
-                "the other site speaks protocols {} to {}, and this one {PROTOCOL}",
+                "the other site speaks protocols {} to {}, and this one {PROTOCOL_MIN} to {PROTOCOL}",
                 challenge.protocol_min, challenge.protocol_max
             );
             return Err(closed(Refusal::Protocol, sentence));
         }
         let Settings { site, incarnation, ref token, window_bytes, .. } = *self.settings;
         let window_bytes = u32::try_from(window_bytes).unwrap_or(u32::MAX);
-        let hello = Hello { protocol: PROTOCOL, site, incarnation, window_bytes, nonce: self.nonce };
+        self.protocol = protocol;
+        let hello = Hello { protocol, site, incarnation, window_bytes, nonce: self.nonce };
         let proof = token.prove(Role::Subscriber, &[&challenge.said(), &hello.said()]);
         self.phase = Phase::Greeted { challenge, hello };
         self.channel.send(&Message::Hello(hello, proof));
@@ -351,9 +438,12 @@ impl Subscriber {
 
     /// Checks what arrived, and queues it.
     fn enqueue(&mut self, work: Work) -> Result<(), Closed> {
+        let nothing = Vec::new();
         let (body, origin) = match &work {
             Work::Batch(batch) => (&batch.body, self.channel.peer.map(|peer| peer.site)),
             Work::Piece(piece) => (&piece.body, None),
+            Work::States(body) => (body, None),
+            Work::List(_) => (&nothing, None),
         };
         let mut version = 0;
         for entry in Entries::new(body) {
@@ -366,8 +456,10 @@ impl Subscriber {
             }
             version = version.max(entry.highest_version());
         }
-        let bytes = body.len() + QUEUED_BYTES;
-        if self.queued_bytes > self.settings.window_bytes {
+        // Of a comparison there is one answer at most, beside the window.
+        let is_answer = matches!(work, Work::List(_) | Work::States(_));
+        let bytes = if is_answer { 0 } else { body.len() + QUEUED_BYTES };
+        if !is_answer && self.queued_bytes > self.settings.window_bytes {
             let sentence = "the other site sends more than it may before it is confirmed";
             return Err(closed(Refusal::Violation, sentence));
         }
@@ -420,6 +512,7 @@ impl End for Subscriber {
                 let body = self.assembly.take();
                 self.enqueue(Work::Batch(Batch { from, to, body, unix_micros }))
             }
+            (Message::Compared(answer), Phase::Pulling { .. }) => self.receive_answer(&answer),
             (
                 Message::CopyBegin { start, horizon, whole_bytes, position, others },
                 &mut Phase::AwaitingCopy { start: asked },
@@ -450,6 +543,7 @@ impl End for Subscriber {
 
     fn forget(&mut self) {
         self.phase = Phase::Handshake;
+        self.asking = Asking::default();
         self.queue.clear();
         self.queued_bytes = 0;
         self.applying_bytes = None;

@@ -5,6 +5,7 @@ use super::frame::push_frame;
 use super::proof::Proof;
 use super::side::Side;
 use crate::bytes::{Reader, push_short_bytes};
+use crate::compare::{Answer, Ask};
 use crate::entry::Beat;
 use crate::members::{Cursor, Position, Standing};
 
@@ -108,6 +109,10 @@ pub enum Message<'a> {
     },
     /// From either side: the connection ends.
     Refused(Refusal, &'a str),
+    /// From the subscriber, beside the log: a comparison. From protocol 2 on.
+    Compare(Ask<'a>),
+    /// From the publisher.
+    Compared(Answer<'a>),
     /// On a connection that does not pull the log.
     Side(Side),
 }
@@ -246,6 +251,8 @@ impl<'a> Message<'a> {
             Self::CopyTaken => 14,
             Self::Alive { .. } => 15,
             Self::Refused(..) => 16,
+            Self::Compare(_) => 17,
+            Self::Compared(_) => 18,
             Self::Side(side) => side.kind(),
         }
     }
@@ -295,6 +302,8 @@ impl<'a> Message<'a> {
                 out.push(*refusal as u8);
                 out.extend_from_slice(sentence.as_bytes());
             }
+            Self::Compare(ask) => ask.encode(out),
+            Self::Compared(answer) => answer.encode(out),
             Self::Side(side) => side.encode_payload(out),
         }
     }
@@ -332,7 +341,7 @@ impl<'a> Message<'a> {
                 Self::CopyBegin { start, horizon, whole_bytes, position, others }
             }
             12 => {
-                let (number, is_last) = (rest.u64()?, decode_bool(rest)?);
+                let (number, is_last) = (rest.u64()?, rest.bool()?);
                 Self::CopyPiece { number, is_last, position: decode_copy_position(rest)? }
             }
             13 => Self::CopyConfirm { number: rest.u64()? },
@@ -346,6 +355,8 @@ impl<'a> Message<'a> {
                     Some(sentence).filter(|sentence| sentence.len() <= SENTENCE_BYTES_MAX)?,
                 )
             }
+            17 => Self::Compare(Ask::decode(rest)?),
+            18 => Self::Compared(Answer::decode(rest)?),
             24..=31 => Self::Side(Side::decode_payload(kind, rest)?),
             _ => return None,
         })
@@ -395,14 +406,6 @@ fn decode_position(rest: &mut Reader<'_>) -> Option<Position> {
 
 fn decode_copy_position<'a>(rest: &mut Reader<'a>) -> Option<&'a [u8]> {
     Some(rest.rest()).filter(|position| position.len() <= COPY_POSITION_BYTES_MAX)
-}
-
-fn decode_bool(rest: &mut Reader<'_>) -> Option<bool> {
-    match rest.u8()? {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
-    }
 }
 
 fn decode_refusal(code: u8) -> Option<Refusal> {

@@ -35,6 +35,12 @@ pub(crate) struct Run {
     pub(crate) crashes: u64,
     /// Times that a change was held for its clock.
     pub(crate) held: u64,
+    /// Comparisons that ended.
+    pub(crate) compared: u64,
+    /// States that were lost or altered silently; differences that were found; keys that were mended.
+    pub(crate) lost: u64,
+    pub(crate) found: u64,
+    pub(crate) mended: u64,
     /// Items at the end.
     pub(crate) items: u64,
     /// Stands for all that happened: equal runs have equal ones.
@@ -53,6 +59,10 @@ impl AddAssign for Run {
             forgotten,
             crashes,
             held,
+            compared,
+            lost,
+            found,
+            mended,
             items,
             digest,
         } = other;
@@ -65,6 +75,10 @@ impl AddAssign for Run {
         self.forgotten += forgotten;
         self.crashes += crashes;
         self.held += held;
+        self.compared += compared;
+        self.lost += lost;
+        self.found += found;
+        self.mended += mended;
         self.items += items;
         self.digest ^= digest;
     }
@@ -80,16 +94,20 @@ pub(super) fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, 
 
 pub(super) struct Cluster<'s, 't> {
     pub(super) scenario: &'s Scenario,
-    rng: Rng,
+    pub(super) rng: Rng,
+    /// Of comparisons, so that they change nothing else of a seed.
+    compare_rng: Rng,
     pub(super) micros: u64,
     step: u32,
-    sites: Vec<Site>,
+    pub(super) sites: Vec<Site>,
     /// Sites that are part of the cluster: all but one that joins later.
-    joined: u8,
+    pub(super) joined: u8,
     pub(super) network: Network,
     truth: Truth,
     /// Sites whose changes may have been lost: away for longer than the bound, or restored.
     exempt: BTreeSet<u8>,
+    /// Keys of which a site has silently lost the state, or has another one.
+    pub(super) planted: BTreeSet<Vec<u8>>,
     pub(super) run: Run,
     pub(super) trace: Option<Trace<'t>>,
 }
@@ -110,6 +128,7 @@ impl<'s, 't> Cluster<'s, 't> {
         let mut cluster = Self {
             scenario,
             rng,
+            compare_rng: Rng::with_seed(scenario.seed ^ 0x2545_F491_4F6C_DD1D),
             micros: 0,
             step: 0,
             sites,
@@ -117,6 +136,7 @@ impl<'s, 't> Cluster<'s, 't> {
             network: Network::default(),
             truth: Truth::default(),
             exempt: BTreeSet::new(),
+            planted: BTreeSet::new(),
             run: Run { digest: 0xCBF2_9CE4_8422_2325, ..Run::default() },
             trace,
         };
@@ -215,6 +235,9 @@ impl<'s, 't> Cluster<'s, 't> {
             self.act()?;
         }
         self.heal()?;
+        if self.scenario.has_comparisons {
+            self.compare_all()?;
+        }
         self.check()?;
         self.check_forgetting()
     }
@@ -303,6 +326,7 @@ impl<'s, 't> Cluster<'s, 't> {
             self.deliver_any()?;
         }
         self.connect();
+        self.attend_comparisons();
         self.attend()?;
         self.network.collect();
         for number in 1..=self.joined {
@@ -313,7 +337,18 @@ impl<'s, 't> Cluster<'s, 't> {
         Ok(())
     }
 
-    fn any_site(&mut self) -> u8 {
+    fn attend_comparisons(&mut self) {
+        let connections = self.network.connections.len();
+        if self.scenario.has_comparisons && connections > 0 && self.compare_rng.u8(..10) == 0 {
+            let index = self.compare_rng.usize(..connections);
+            self.begin_comparison(index);
+        }
+        if self.scenario.has_silent_losses && self.compare_rng.u32(..self.scenario.steps / 3) == 0 {
+            self.lose_silently();
+        }
+    }
+
+    pub(super) fn any_site(&mut self) -> u8 {
         self.rng.u8(1..=self.joined)
     }
 
@@ -563,7 +598,7 @@ impl<'s, 't> Cluster<'s, 't> {
     }
 
     /// Everything that can happen at once happens: all that was sent arrives and is applied and durable.
-    fn round(&mut self, beats: bool) -> Result<(), String> {
+    pub(super) fn round(&mut self, beats: bool) -> Result<(), String> {
         self.micros += 1_100_000;
         if beats {
             (1..=self.joined).for_each(|number| self.beat(number));
@@ -646,7 +681,7 @@ impl<'s, 't> Cluster<'s, 't> {
     /// had lost.
     pub(super) fn check_beat(&self, work: &Work) -> Result<(), String> {
         let Work { puller, sender, .. } = *work;
-        if self.exempt.contains(&sender) || self.exempt.contains(&puller) {
+        if !self.planted.is_empty() || self.exempt.contains(&sender) || self.exempt.contains(&puller) {
             return Ok(());
         }
         let [ours, theirs] = [puller, sender].map(|number| &self.sites[usize::from(number) - 1]);

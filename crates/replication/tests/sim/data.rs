@@ -60,6 +60,15 @@ impl Data {
         self.states.insert(key, (state, sequence));
     }
 
+    /// What no log tells of: a state becomes another one, or is gone.
+    pub(crate) fn replace_silently(&mut self, key: &[u8], state: Option<State<Vec<u8>>>) {
+        let Some((known, _)) = self.states.get_mut(key) else { return };
+        match state {
+            Some(state) => *known = state,
+            None => drop(self.states.remove(key)),
+        }
+    }
+
     pub(crate) fn flush(&mut self, mark: FlushMark) {
         let sequence = self.next();
         if self.flushes.add(mark.clone()) {

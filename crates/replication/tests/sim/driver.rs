@@ -61,6 +61,7 @@ impl Cluster<'_, '_> {
                         self.keep(sender, position);
                     }
                 }
+                PublisherAction::Compare(step) => self.answer_comparison(index, step)?,
                 PublisherAction::Side(side, _) => return Err(format!("{sender} hears {side:?}")),
                 PublisherAction::Close(closed) => {
                     trace!(self, "{sender} closes: {closed}");
@@ -142,6 +143,7 @@ impl Cluster<'_, '_> {
                     trace!(self, "{puller} holds {sender}, which is {micros} us ahead");
                 }
                 SubscriberAction::NoLongerAhead => {}
+                SubscriberAction::Compare(step) => self.compare(index, step)?,
                 SubscriberAction::Side(side, _) => return Err(format!("{puller} hears {side:?}")),
                 SubscriberAction::Close(closed) => {
                     trace!(self, "{puller} closes: {closed}");

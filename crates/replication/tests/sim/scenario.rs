@@ -36,6 +36,12 @@ pub(crate) enum Bug {
     NewestPlaceOnly,
     /// What is not sent any more was replaced by what is not durable.
     ReplacedBeforeDurable,
+    /// What is under way is compared.
+    CompareAboveHorizon,
+    /// A site that compares itself takes what the other one has to mend.
+    MendTheOther,
+    /// Digests leave out when an item expires.
+    ExpiryNotCompared,
 }
 
 impl larder_seeds::Bug for Bug {
@@ -53,6 +59,9 @@ impl larder_seeds::Bug for Bug {
         Self::HastyNewcomer,
         Self::NewestPlaceOnly,
         Self::ReplacedBeforeDurable,
+        Self::CompareAboveHorizon,
+        Self::MendTheOther,
+        Self::ExpiryNotCompared,
     ];
 
     fn name(self) -> &'static str {
@@ -70,6 +79,9 @@ impl larder_seeds::Bug for Bug {
             Self::HastyNewcomer => "hasty-newcomer",
             Self::NewestPlaceOnly => "newest-place-only",
             Self::ReplacedBeforeDurable => "replaced-before-durable",
+            Self::CompareAboveHorizon => "compare-above-horizon",
+            Self::MendTheOther => "mend-the-other",
+            Self::ExpiryNotCompared => "expiry-not-compared",
         }
     }
 }
@@ -103,6 +115,10 @@ pub(crate) struct Scenario {
     pub(crate) has_flushes: bool,
     /// What a connection keeps is little.
     pub(crate) is_tight: bool,
+    /// Sites compare themselves with each other.
+    pub(crate) has_comparisons: bool,
+    /// Sites lose states that nobody hears of. Not together with what lets a site take a copy of another one's losses.
+    pub(crate) has_silent_losses: bool,
     pub(crate) bug: Option<Bug>,
 }
 
@@ -120,12 +136,14 @@ impl larder_seeds::Scenario for Scenario {
         let (has_absence, has_restore, has_flushes) = (percent(20), percent(12), percent(60));
         let is_tight = percent(50);
         let sites = rng.u8(2..=5);
+        let (keys, steps, requests_percent) = (rng.u32(1..=12), rng.u32(300..=1200), rng.u32(5..=30));
+        let (has_comparisons, has_silent_losses) = (rng.u32(..100) < 30, rng.u32(..100) < 60);
         Self {
             seed,
             sites,
-            keys: rng.u32(1..=12),
-            steps: rng.u32(300..=1200),
-            requests_percent: rng.u32(5..=30),
+            keys,
+            steps,
+            requests_percent,
             has_cuts,
             has_crashes,
             has_drift,
@@ -136,8 +154,11 @@ impl larder_seeds::Scenario for Scenario {
             has_restore,
             has_flushes,
             is_tight,
+            has_comparisons,
+            has_silent_losses,
             bug: None,
         }
+        .settled()
     }
 
     fn with_bug(self, bug: Option<Bug>) -> Self {
@@ -151,9 +172,14 @@ impl larder_seeds::Scenario for Scenario {
             has_flushes: self.has_flushes || is(&[Bug::SendFlushed]),
             has_drift: self.has_drift || is(&[Bug::BrokenPromise]),
             has_bad_clock: self.has_bad_clock || is(&[Bug::BrokenPromise, Bug::HastyNewcomer]),
+            // Else they would mend what a bug has done before it is seen.
+            has_comparisons: self.has_comparisons && bug.is_none() || is(&Bug::OF_COMPARISONS),
+            has_silent_losses: self.has_silent_losses && bug.is_none()
+                || is(&[Bug::MendTheOther, Bug::ExpiryNotCompared]),
             bug,
             ..self
         }
+        .settled()
     }
 
     fn run(&self, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
@@ -161,7 +187,25 @@ impl larder_seeds::Scenario for Scenario {
     }
 }
 
+impl Bug {
+    const OF_COMPARISONS: [Self; 3] =
+        [Self::CompareAboveHorizon, Self::MendTheOther, Self::ExpiryNotCompared];
+}
+
 impl Scenario {
+    /// Without what does not go together.
+    fn settled(self) -> Self {
+        let has_silent_losses = self.has_silent_losses && self.has_comparisons;
+        Self {
+            has_silent_losses,
+            has_trims: self.has_trims && !has_silent_losses,
+            has_newcomer: self.has_newcomer && !has_silent_losses,
+            has_absence: self.has_absence && !has_silent_losses,
+            has_restore: self.has_restore && !has_silent_losses,
+            ..self
+        }
+    }
+
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }

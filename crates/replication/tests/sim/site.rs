@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use larder_replication::compare::Votes;
 use larder_replication::entry::Beat;
 use larder_replication::flushes::FlushMark;
 use larder_replication::link::{AHEAD_MICROS_MAX, CopyBegun, LogExtent, Now, Settings};
@@ -42,6 +43,8 @@ pub(crate) struct Site {
     /// Copies that are taken, by site.
     pub(crate) taken: BTreeMap<u8, Taken>,
     pub(crate) backup: Option<Data>,
+    /// Of comparisons.
+    pub(crate) votes: Votes,
     pub(crate) last_beat_micros: u64,
 }
 
@@ -69,6 +72,7 @@ impl Site {
             pending: Vec::new(),
             taken: BTreeMap::new(),
             backup: None,
+            votes: Votes::default(),
             last_beat_micros: 0,
         }
     }
@@ -180,6 +184,7 @@ impl Site {
         self.pending.clear();
         self.promised = self.live.beat.clock;
         self.taken.clear();
+        self.votes = Votes::default();
         let positions: Vec<Position> = self.live.positions.values().copied().collect();
         self.members = Members::new(self.number, self.live.beat, positions, micros);
     }

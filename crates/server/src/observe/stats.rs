@@ -39,6 +39,7 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
     let is_binary = matches!(form, Form::Binary(_));
     let sub_command = words.first().copied();
     if !store::is_backup(words)
+        && !replication::is_compare(words)
         && let Some(lines) = lines(shared, sub_command)
     {
         return Answer::Lines(lines);
@@ -51,6 +52,10 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
         Some(b"sizes") => lines.add("sizes_status", "disabled"),
         Some(b"store") if store::is_backup(words) => {
             return store::back_up(shared, &words[2..]).map_or_else(Answer::Error, |()| Answer::Ok);
+        }
+        Some(b"replication") if replication::is_compare(words) => {
+            let asked = replication::compare(shared).ok_or(Error::UnknownStatistics);
+            return asked.map_or_else(Answer::Error, |()| Answer::Ok);
         }
         Some(b"conns") if !is_binary => connections::report(shared, &mut lines),
         Some(b"detail") => {

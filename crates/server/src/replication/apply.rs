@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use larder_policy::Table;
+use larder_replication::compare::mend;
 use larder_replication::entry::{Beat, Entries, Entry};
 use larder_replication::flushes::FlushMark;
 use larder_replication::state::{Conflict, Expiry, Item, Register, State};
@@ -16,6 +17,7 @@ use larder_store::commit::{Change, Kind, Registers};
 use larder_store::{KeyState, Marks, VecSink};
 
 use super::Site;
+use super::compare::is_damage;
 use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
 use crate::observe::watch::Event;
@@ -59,6 +61,15 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// How what is given and what is known become one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Merge {
+    /// A change, by the versions.
+    Join,
+    /// What a comparison has found to be right: also of the same version, and where the store cannot read its own.
+    Mend,
+}
+
 /// Where a value is.
 #[derive(Clone, Copy)]
 enum Source<'a> {
@@ -93,21 +104,41 @@ impl<'s> Applier<'s> {
             let number = table.find(key);
             if key.len() <= larder_engine::KEY_BYTES_MAX
                 && is_replicated(&table, number)
-                && let Some(conflict) = self.state(key, number, state, &mut positions)?
+                && let Some(conflict) = self.state(key, number, state, Merge::Join, &mut positions)?
             {
                 applied.conflicts += 1;
                 self.site.count_conflict(number);
                 self.shared.tell_of_sites(&Event::Conflict { key, prefix: table.prefix(number), conflict });
             }
         }
-        let Some(last) = positions.last() else { return Ok(applied) };
+        self.wait(&positions)?;
+        Ok(applied)
+    }
+
+    /// Brings keys into states that a comparison has found to be right, unless they are newer here by now.
+    pub(super) fn mend(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let Some(table) = self.shared.namespaces.table() else { return Ok(()) };
+        let mut positions = Vec::new();
+        for entry in Entries::new(body).map_while(Result::ok) {
+            let Some((key, state)) = entry.state() else { continue };
+            let number = table.find(key);
+            if key.len() <= larder_engine::KEY_BYTES_MAX && is_replicated(&table, number) {
+                self.state(key, number, state, Merge::Mend, &mut positions)?;
+            }
+        }
+        self.wait(&positions)
+    }
+
+    /// Waits until the store has these positions.
+    fn wait(&self, positions: &[u64]) -> Result<(), Failure> {
+        let Some(last) = positions.last() else { return Ok(()) };
         if !self.site.wait_applied(*last) {
             return Err(Failure::Stopping);
         }
         if positions.iter().any(|position| self.site.journal.is_lost(*position)) {
             return Err(Failure::Lost);
         }
-        Ok(applied)
+        Ok(())
     }
 
     /// Applies what is known of a key. A conflict: two sites had changed it, and did not know of each other.
@@ -116,6 +147,7 @@ impl<'s> Applier<'s> {
         key: &[u8],
         number: u8,
         theirs: State<&[u8]>,
+        merge: Merge,
         positions: &mut Vec<u64>,
     ) -> Result<Option<Conflict>, Failure> {
         let site = self.site;
@@ -135,7 +167,7 @@ impl<'s> Applier<'s> {
                 (hash, site.journal.position_of(hash.bits()))
             };
             let (known, newest) = site.journal.known_versions(hash.bits());
-            let is_newest = theirs.version() > known;
+            let is_newest = merge == Merge::Join && theirs.version() > known;
             let knew = theirs.value.as_ref().map_or(0, |register| register.base_version);
             let (ours, newest_flush) = if is_newest && (newest <= knew || attempt > 0) {
                 (State::default(), 0)
@@ -143,7 +175,10 @@ impl<'s> Applier<'s> {
                 if !site.wait_applied(position) {
                     return Err(Failure::Stopping);
                 }
-                let ours = site.store.state(key).map_err(Failure::Store)?;
+                let ours = match site.store.state(key) {
+                    Err(error) if merge == Merge::Mend && is_damage(&error) => None,
+                    ours => ours.map_err(Failure::Store)?,
+                };
                 (
                     ours.map_or_else(State::default, |state| state_of(&state)),
                     site.store.newest_flush_version(key),
@@ -151,13 +186,19 @@ impl<'s> Applier<'s> {
             };
             let winner = theirs.version();
             let theirs = theirs.map(Source::Given).flushed(newest_flush);
-            let (joined, outcome) = ours.flushed(newest_flush).join(theirs);
-            let passed_over = is_newest && attempt > 0 && newest > knew;
-            let conflict =
-                outcome.conflict.or_else(|| passed_over.then_some(Conflict { winner, loser: newest }));
-            if !outcome.is_changed {
-                return Ok(conflict);
-            }
+            let ours = ours.flushed(newest_flush);
+            let (joined, conflict) = match merge {
+                Merge::Join => {
+                    let (joined, outcome) = ours.join(theirs);
+                    let passed_over = is_newest && attempt > 0 && newest > knew;
+                    let conflict = outcome
+                        .conflict
+                        .or_else(|| passed_over.then_some(Conflict { winner, loser: newest }));
+                    (outcome.is_changed.then_some(joined), conflict)
+                }
+                Merge::Mend => (mend(ours, theirs), None),
+            };
+            let Some(joined) = joined else { return Ok(conflict) };
             let Some(change) = self.change(key, &joined)? else { continue };
             let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
             let guard = handle.pin(self.shared.clock.now());

@@ -17,7 +17,7 @@ use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
 use super::stream::PeerStream;
 use super::waiters::Until;
-use super::{Site, aside, note};
+use super::{Site, aside, compare, note};
 use crate::namespaces::is_replicated;
 use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
@@ -174,6 +174,7 @@ impl Served<'_> {
                 }
                 publisher.copy_read(read);
             }
+            PublisherAction::Compare(step) => compare::answer(step, publisher, self.shared, site)?,
             PublisherAction::Confirmed { site: puller, sequence } => {
                 site.members().note_confirmed(puller, sequence);
                 site.with_puller(puller, |figures| figures.confirmed = figures.confirmed.max(sequence));
@@ -330,7 +331,8 @@ pub(super) fn expiry_of(state: &KeyState) -> Expiry {
     }
 }
 
-fn state_of<'a>(state: &KeyState, value: &'a [u8]) -> State<&'a [u8]> {
+/// A state of the store with its value.
+pub(super) fn state_of<'a>(state: &KeyState, value: &'a [u8]) -> State<&'a [u8]> {
     let KeyState { version, base_version, item, .. } = *state;
     let item = item.map(|item| Item { client_flags: item.client_flags, marks: item.marks.bits(), value });
     State {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_policy::NAMESPACES_MAX;
+use larder_replication::compare::Votes;
 use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
 use larder_replication::members::{Cursor, Members, Position};
@@ -16,6 +17,7 @@ use larder_replication::wire::Token;
 use larder_store::commit::{Change, Journal, Kind, Outcome};
 use larder_store::{Retention, Store};
 
+use super::compare::CompareFigures;
 use super::note::TakenCopy;
 use super::waiters::{Waiter, Waiters};
 use super::{ReplicationSettings, note};
@@ -46,6 +48,12 @@ pub struct Site {
     /// Its store is new, and it has not heard all others yet: it takes no changes.
     is_new: AtomicBool,
     waiters: Waiters,
+    /// Between comparisons with a peer; `None`: only when an operator asks.
+    pub(super) compare_interval: Option<Duration>,
+    /// How often operators have asked for a comparison.
+    pub(super) compares_asked: AtomicU64,
+    /// What comparisons with several peers say of a key together.
+    pub(super) votes: Mutex<Votes>,
     /// By address.
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
@@ -83,6 +91,7 @@ pub(crate) struct PeerFigures {
     pub(crate) ahead_micros: u64,
     /// Why the last connection ended.
     pub(crate) last_error: String,
+    pub(crate) compare: CompareFigures,
 }
 
 /// What this site knows of a site that pulls from it.
@@ -176,6 +185,10 @@ impl Site {
             is_stopping: AtomicBool::new(false),
             is_new: AtomicBool::new(store_is_new),
             waiters: Waiters::default(),
+            compare_interval: (settings.compare_hours != 0)
+                .then(|| Duration::from_secs(u64::from(settings.compare_hours) * 3600)),
+            compares_asked: AtomicU64::new(0),
+            votes: Mutex::default(),
             has_to_reload: AtomicBool::new(false),
             peers: Mutex::new(figures),
             pullers: Mutex::default(),
@@ -422,6 +435,12 @@ impl Site {
     /// Changes the figures of a site that pulls.
     pub(super) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
         change(lock(&self.pullers).entry(site).or_default());
+    }
+
+    /// Compares this site with each of its peers, as soon as it can.
+    pub(crate) fn ask_for_comparisons(&self) {
+        self.compares_asked.fetch_add(1, SeqCst);
+        self.waiters.wake_all();
     }
 
     /// Counts a conflict of a key of this namespace.

@@ -14,6 +14,7 @@ use larder_store::commit::Outcome;
 
 use super::Site;
 use super::apply::{Applied, Applier};
+use super::compare::Comparer;
 use super::copy::Copy;
 use super::stream::{PeerStream, ended};
 use super::waiters::Until;
@@ -34,6 +35,7 @@ pub(super) struct PeerAddress<'p> {
 pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
     let PeerAddress { address, number, has_to_end } = *peer;
     let mut backoff = BACKOFF_MIN;
+    let mut comparer = Comparer::new(address, shared, site);
     while !site.is_stopping() && !has_to_end.load(SeqCst) {
         let mut pull = Pull {
             address,
@@ -42,6 +44,7 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
             shared,
             site,
             applier,
+            comparer: &mut comparer,
             peer: 0,
             incarnation: 0,
             copy: None,
@@ -49,6 +52,7 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
         };
         let ended = pull.pull();
         let has_pulled = pull.peer != 0;
+        pull.comparer.connection_ended();
         let was_connected = site.with_peer(address, |figures| {
             figures.is_copying = false;
             if let Err(error) = &ended {
@@ -70,13 +74,14 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
 }
 
 /// A connection to a peer.
-struct Pull<'p, 's> {
+struct Pull<'p, 's, 'c> {
     address: &'p str,
     number: u8,
     has_to_end: &'p AtomicBool,
     shared: &'p Shared,
     site: &'p Site,
     applier: &'p mut Applier<'s>,
+    comparer: &'p mut Comparer<'c>,
     /// Its site; 0: not known yet.
     peer: u8,
     /// Of its log.
@@ -87,7 +92,7 @@ struct Pull<'p, 's> {
     unsynced: VecDeque<(u64, u64)>,
 }
 
-impl Pull<'_, '_> {
+impl Pull<'_, '_, '_> {
     /// Tells the watchers what became of the peer.
     fn tell(&self, state: SiteState) {
         let site = self.site.with_peer(self.address, |figures| figures.site);
@@ -106,6 +111,7 @@ impl Pull<'_, '_> {
             }
             self.confirm(&mut subscriber);
             subscriber.tick(site.now());
+            self.comparer.begin_if_due(&mut subscriber);
             while let Some(action) = subscriber.next_action() {
                 self.perform(action, &mut subscriber, &mut stream)?;
             }
@@ -254,6 +260,7 @@ impl Pull<'_, '_> {
                 site.with_peer(address, |figures| figures.ahead_micros = 0);
                 self.tell(SiteState::InTime);
             }
+            SubscriberAction::Compare(step) => self.comparer.perform(step, subscriber, self.applier)?,
             // Only an answer to what this connection does not say.
             SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),

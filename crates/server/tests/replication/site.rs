@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually, free_port};
@@ -51,8 +51,8 @@ impl Cluster {
         Self::build(sites, sites, engine, true, &[], NAMESPACES)
     }
 
-    /// The first ones of the planned sites, connected with each other. They have known each other before the others were
-    /// planned, so the store has to outlive a start.
+    /// The first ones of the planned sites, connected with each other. They have known each other before the others
+    /// were planned, so the store has to outlive a start.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
         Self::build(sites, planned, engine, false, &[], NAMESPACES)
     }
@@ -221,6 +221,17 @@ impl Cluster {
     pub(crate) fn kill(&mut self, site: usize) {
         self.servers.remove(site).kill().expect("it runs");
         self.killed = Some(site);
+    }
+
+    /// The same in good order: its store can be opened then.
+    pub(crate) fn stop(&mut self, site: usize) {
+        self.servers.remove(site).stop().expect("it runs");
+        self.killed = Some(site);
+    }
+
+    /// The directory of a site's store.
+    pub(crate) fn store(&self, site: usize) -> PathBuf {
+        self.folder.file(&format!("store{site}"))
     }
 
     pub(crate) fn start_again(&mut self, site: usize) {

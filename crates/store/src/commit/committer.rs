@@ -208,9 +208,9 @@ impl Committer {
         Step::Again
     }
 
-    /// A touch that has come before its value waits for it, and the older value lives as long meanwhile. A touch of that
-    /// older value does not replace it: an expiry of a newer value counts, and others have it. Memory does not know of
-    /// which value an expiry is, so the store is asked, if there is such an expiry at all.
+    /// A touch that has come before its value waits for it, and the older value lives as long meanwhile. A touch of
+    /// that older value does not replace it: an expiry of a newer value counts, and others have it. Memory does not
+    /// know of which value an expiry is, so the store is asked, if there is such an expiry at all.
     fn keep_awaiting_expiries(&mut self) {
         for change in &mut self.batch {
             let Some(version) = change.touched_version() else { continue };

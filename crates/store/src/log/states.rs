@@ -8,7 +8,7 @@ use super::digest::Digest;
 use super::record::Kind;
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use super::window::Window;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::state::VisitState;
 use crate::store::{Cursor, Position};
 
@@ -17,10 +17,12 @@ const STATE_BYTES: usize = 64;
 /// What a record counts for that is not visited.
 const STEP_BYTES: usize = 1;
 
+/// `unreadable` counts what cannot be read, and is left out then; `None`: it ends the scan.
 pub(super) fn for_each_state(
     store: &LogStore,
     cursor: &mut Cursor,
     budget_bytes: usize,
+    unreadable: Option<&mut u64>,
     visit: &mut VisitState<'_>,
 ) -> Result<bool> {
     let (number, offset) = match &cursor.position {
@@ -28,7 +30,7 @@ pub(super) fn for_each_state(
         Position::At { segment, offset } => (*segment, *offset),
         Position::End => return Ok(false),
     };
-    let mut scan = Scan { store, left_bytes: budget_bytes.max(1), value: Vec::new(), visit };
+    let mut scan = Scan { store, left_bytes: budget_bytes.max(1), value: Vec::new(), unreadable, visit };
     let mut next = (store.segments.all().into_iter()).filter(|segment| segment.number >= number).peekable();
     while let Some(segment) = next.next() {
         let from = if segment.number == number { offset } else { 0 };
@@ -52,6 +54,7 @@ struct Scan<'s, 'v> {
     store: &'s LogStore,
     left_bytes: usize,
     value: Vec<u8>,
+    unreadable: Option<&'s mut u64>,
     visit: &'s mut VisitState<'v>,
 }
 
@@ -59,19 +62,9 @@ impl Scan<'_, '_> {
     /// Visits the states of a segment from `from` on. Returns where to go on, if the budget was used up before its end.
     fn visit_segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         let mut window = Window::new(segment.clone());
-        if segment.sealed.load(Acquire) {
-            let entries = segment.read_footer()?;
-            let start = entries.partition_point(|entry| entry.offset < from);
-            for entry in &entries[start..] {
-                if self.left_bytes == 0 {
-                    return Ok(Some(entry.offset));
-                }
-                self.left_bytes -= STEP_BYTES;
-                if self.is_newest(segment, entry.digest, entry.offset) {
-                    self.visit_record(segment, &mut window, entry.offset)?;
-                }
-            }
-            return Ok(None);
+        // Small steps that each read a footer first would read little else.
+        if segment.sealed.load(Acquire) && self.unreadable.is_none() {
+            return self.visit_by_footer(segment, &mut window, from);
         }
         let end = segment.data_bytes.load(Acquire);
         let mut offset = from;
@@ -79,10 +72,65 @@ impl Scan<'_, '_> {
             if self.left_bytes == 0 {
                 return Ok(Some(offset));
             }
-            self.left_bytes -= STEP_BYTES;
-            offset += self.visit_record(segment, &mut window, offset)?;
+            let left_bytes = self.left_bytes;
+            offset = match self.visit_record(segment, &mut window, offset) {
+                Ok(bytes) => {
+                    let read_bytes = if self.unreadable.is_some() { bytes as usize } else { STEP_BYTES };
+                    self.left_bytes = self.left_bytes.min(left_bytes.saturating_sub(read_bytes));
+                    offset + bytes
+                }
+                Err(error) => {
+                    self.pass(error)?;
+                    match self.next_after(segment, offset)? {
+                        Some(next) => next,
+                        None => return Ok(None),
+                    }
+                }
+            };
         }
         Ok(None)
+    }
+
+    fn visit_by_footer(
+        &mut self,
+        segment: &Arc<Segment>,
+        window: &mut Window,
+        from: u64,
+    ) -> Result<Option<u64>> {
+        let entries = segment.read_footer()?;
+        let start = entries.partition_point(|entry| entry.offset < from);
+        for entry in &entries[start..] {
+            if self.left_bytes == 0 {
+                return Ok(Some(entry.offset));
+            }
+            self.left_bytes -= STEP_BYTES;
+            if self.is_newest(segment, entry.digest, entry.offset) {
+                self.visit_record(segment, window, entry.offset)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the next record begins behind one whose header cannot be read. `None`: only a footer could say.
+    fn next_after(&mut self, segment: &Segment, offset: u64) -> Result<Option<u64>> {
+        if !segment.sealed.load(Acquire) {
+            return Ok(None);
+        }
+        match segment.read_footer() {
+            Ok(entries) => Ok(entries.iter().map(|entry| entry.offset).find(|next| *next > offset)),
+            Err(error) => self.pass(error).map(|()| None),
+        }
+    }
+
+    /// Leaves out what cannot be read, if it may be.
+    fn pass(&mut self, error: Error) -> Result<()> {
+        match (&mut self.unreadable, error) {
+            (Some(unreadable), Error::Corrupt { .. } | Error::Io { .. }) => {
+                **unreadable += 1;
+                Ok(())
+            }
+            (_, error) => Err(error),
+        }
     }
 
     /// A retired segment's slot may be another's by now; what was named in it is visited there.
@@ -112,7 +160,9 @@ impl Scan<'_, '_> {
                 Ok(())
             })?;
             if !is_whole {
-                return Err(window.corrupt(offset, "the checksum of a value does not match"));
+                let error = window.corrupt(offset, "the checksum of a value does not match");
+                self.pass(error)?;
+                return Ok(bytes);
             }
         }
         (self.visit)(&key, &state, &self.value);

@@ -1,6 +1,6 @@
 //! Replicated stores against a model: registers, flushes by version, notes, the log, and what cleaning keeps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::driver::{open_log, small_segments};
@@ -1032,4 +1032,46 @@ fn readers_of_the_log_beside_appender_and_cleaner() {
         store.sync().expect("syncs");
     });
     assert!(store.stats().log_start_sequence > 1);
+}
+
+/// Who compares a store with another one sees all but what is damaged, in steps of any length.
+#[test]
+fn a_scan_goes_on_behind_what_cannot_be_read() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    store.retain(KEEP_ALL).expect("retains");
+    for version in 1..=300 {
+        item(&format!("key-{version}"), version, vec![version as u8; 100]).append(&store).expect("appends");
+    }
+    store.close().expect("closes");
+    drop(store);
+    let scan = |budget_bytes: usize| {
+        let store = open_log(&disk).expect("opens");
+        let (mut cursor, mut unreadable, mut keys) = (Cursor::new(), 0, BTreeSet::new());
+        let mut visit = |key: &[u8], state: &KeyState, value: &[u8]| {
+            assert_eq!(value, [state.version as u8; 100]);
+            keys.insert(key.to_vec());
+        };
+        while store
+            .for_each_readable_state(&mut cursor, budget_bytes, &mut unreadable, &mut visit)
+            .expect("it goes on")
+        {}
+        (unreadable, keys.len())
+    };
+    [1, 700, usize::MAX].iter().for_each(|budget_bytes| assert_eq!(scan(*budget_bytes), (0, 300)));
+    let (mut random, mut lost) = (fastrand::Rng::with_seed(7), 0);
+    for _ in 0..60 {
+        // In the first records, whose segment is sealed.
+        let (offset, bit) = (random.u64(100..2_000), random.u8(0..8));
+        disk.flip_bit("segment-0000000000000001", offset, bit).expect("flips");
+        let (unreadable, keys) = scan(700);
+        // There is padding between records, and not every record is of a key.
+        assert!(
+            300 - keys <= unreadable as usize && unreadable <= 1,
+            "{unreadable} at {offset}, {keys} keys"
+        );
+        lost += 300 - keys;
+        disk.flip_bit("segment-0000000000000001", offset, bit).expect("flips");
+    }
+    assert!(lost > 20, "{lost}");
 }

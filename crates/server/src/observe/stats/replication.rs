@@ -1,8 +1,24 @@
 //! `stats replication`, larder's own: this site, and the others (docs/replication.md).
 
+use std::fmt::Display;
+
+use larder_replication::version::unix_secs_of;
+
 use super::{Lines, yes_no};
+use crate::replication::CompareFigures;
 use crate::replication::report::{Report, standing_name};
 use crate::shared::Shared;
+
+/// True for `stats replication compare`, which begins comparisons: as `stats store backup`, it does something.
+pub(super) fn is_compare(words: &[&[u8]]) -> bool {
+    words.starts_with(&[b"replication", b"compare"])
+}
+
+/// `stats replication compare`. `None`: this server is not one of several sites.
+pub(super) fn compare(shared: &Shared) -> Option<()> {
+    shared.persistence.as_ref()?.replication.get()?.ask_for_comparisons();
+    Some(())
+}
 
 /// `None`: this server is not one of several sites.
 pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
@@ -15,8 +31,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     lines.add("left_out", report.left_out.join(","));
     for peer in &report.peers {
         let (address, figures) = (&peer.address, &peer.figures);
-        let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{address}:{name}"), value);
+        let mut line = |name: &str, value: &dyn Display| lines.add(format!("{address}:{name}"), value);
         line("site", &figures.site);
         line("connected", &yes_no(figures.is_connected));
         line("lag_us", &peer.lag_micros.unwrap_or_default());
@@ -32,11 +47,11 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         line("copy_bytes", &figures.copy_bytes);
         line("copy_whole_bytes", &figures.copy_whole_bytes);
         line("last_error", &figures.last_error);
+        report_comparisons(&figures.compare, &mut line);
     }
     for other in &report.sites {
         let number = other.site;
-        let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:{name}"), value);
+        let mut line = |name: &str, value: &dyn Display| lines.add(format!("{number}:{name}"), value);
         if let Some(position) = other.position {
             line("cursor", &position.cursor.sequence);
             line("standing", &standing_name(position.standing));
@@ -58,13 +73,28 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     Some(())
 }
 
+/// What comparisons with a peer have found.
+fn report_comparisons(compare: &CompareFigures, line: &mut dyn FnMut(&str, &dyn Display)) {
+    let last = compare.last;
+    line("compare_running", &yes_no(compare.is_running));
+    line("comparisons", &compare.comparisons);
+    line("compare_time", &compare.ended_secs);
+    line("compare_horizon_time", &if last.horizon == 0 { 0 } else { unix_secs_of(last.horizon) });
+    line("compare_keys", &last.states);
+    line("compare_ranges", &last.ranges);
+    line("compare_unreadable", &last.unreadable);
+    line("compare_found", &last.found);
+    line("compare_mended", &last.mended);
+    line("compare_unexplained", &last.unexplained);
+    line("compare_mended_total", &compare.mended);
+}
+
 /// What caches tell each other.
 fn report_caches(shared: &Shared, lines: &mut Lines) {
     let Some(ring) = &shared.ring else { return };
     lines.add("ring_bytes", ring.bytes());
     for (address, peer) in ring.followed() {
-        let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{address}:caches_{name}"), value);
+        let mut line = |name: &str, value: &dyn Display| lines.add(format!("{address}:caches_{name}"), value);
         line("connected", &yes_no(peer.is_connected));
         line("applied", &peer.applied);
         line("outdated", &peer.outdated);
@@ -72,8 +102,7 @@ fn report_caches(shared: &Shared, lines: &mut Lines) {
         line("flushes", &peer.flushes);
     }
     for (number, follower) in ring.followers() {
-        let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:caches_{name}"), value);
+        let mut line = |name: &str, value: &dyn Display| lines.add(format!("{number}:caches_{name}"), value);
         line("following", &yes_no(follower.connections > 0));
         line("told", &follower.told);
         line("missed", &follower.gaps);

@@ -630,6 +630,18 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "replication-compare-hours",
+        Needed("<num>"),
+        "24",
+        "so often a site compares its data with each peer's, and mends what got lost; 0: only if it is asked to",
+        |d, v| {
+            let usage = "larderd: --replication-compare-hours: 0 to 8760";
+            d.replication().compare_hours = number_in(v, 0..=8760, usage)?;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "log-level",
         Needed("<level>"),
         "warn",

@@ -95,6 +95,21 @@ fn peers(peers: &[PeerReport], text: &mut Text) {
         ("larder_replication_copied_bytes_total", "Bytes of copies of the peer.", |figures| {
             figures.copied_bytes
         }),
+        (
+            "larder_replication_compare_found_total",
+            "Keys that comparisons found missing here, or otherwise than at the peer.",
+            |figures| figures.compare.found,
+        ),
+        (
+            "larder_replication_compare_mended_total",
+            "Of these, those that were taken from the peer.",
+            |figures| figures.compare.mended,
+        ),
+        (
+            "larder_replication_compare_unexplained_total",
+            "Of these, those of which nobody can tell which site is right.",
+            |figures| figures.compare.unexplained,
+        ),
     ] {
         by_peer(Metric::counter(name, help), &|peer, sample| sample.is(of(&peer.figures)));
     }

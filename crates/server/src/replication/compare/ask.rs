@@ -1,0 +1,210 @@
+//! This site compares itself with a peer.
+
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use larder_replication::compare::{AskingStep, Comparison, Finding, Listed, Ours, fingerprint, judge};
+use larder_replication::entry::Entries;
+use larder_replication::link::Subscriber;
+use larder_store::VecSink;
+
+use super::super::Site;
+use super::super::apply::Applier;
+use super::super::publish::{is_told, state_of};
+use super::super::site::lock;
+use super::answer::is_damage;
+use super::figures::CompareResult;
+use super::scan;
+use crate::shared::Shared;
+
+/// Compares this site with one peer, again and again. Survives connections.
+pub(in super::super) struct Comparer<'s> {
+    address: &'s str,
+    shared: &'s Shared,
+    site: &'s Site,
+    /// `None`: only when an operator asks.
+    interval: Option<Duration>,
+    due: Instant,
+    /// How often operators had asked when the last comparison began.
+    asked: u64,
+    /// Of the comparison under way.
+    result: CompareResult,
+    warnings: u32,
+}
+
+impl<'s> Comparer<'s> {
+    pub(in super::super) fn new(address: &'s str, shared: &'s Shared, site: &'s Site) -> Self {
+        let interval = site.compare_interval;
+        Self {
+            address,
+            shared,
+            site,
+            interval,
+            due: Instant::now() + interval.unwrap_or_default().min(RETRY),
+            asked: 0,
+            result: CompareResult::default(),
+            warnings: 0,
+        }
+    }
+
+    /// Begins a comparison, if it is time to, and the connection can.
+    pub(in super::super) fn begin_if_due(&mut self, subscriber: &mut Subscriber) {
+        let asked = self.site.compares_asked.load(SeqCst);
+        let is_due = self.interval.is_some() && Instant::now() >= self.due;
+        if !(is_due || asked != self.asked) || subscriber.is_comparing() || !subscriber.is_pulling() {
+            return;
+        }
+        let (horizon, peer) = (self.site.horizon(), subscriber.peer().unwrap_or_default());
+        if horizon == 0 || !subscriber.compare(horizon, self.site.now()) {
+            // It may not be able to: not at each look.
+            self.due = Instant::now() + RETRY;
+            return;
+        }
+        self.asked = asked;
+        self.due = Instant::now() + self.interval.unwrap_or_default().min(RETRY);
+        (self.result, self.warnings) = (CompareResult { horizon, ..CompareResult::default() }, 0);
+        lock(&self.site.votes).begin(peer);
+        self.site.with_peer(self.address, |figures| figures.compare.is_running = true);
+    }
+
+    /// The connection is over, and with it the comparison.
+    pub(in super::super) fn connection_ended(&self) {
+        self.site.with_peer(self.address, |figures| figures.compare.is_running = false);
+    }
+
+    /// Performs a step.
+    pub(in super::super) fn perform(
+        &mut self,
+        step: AskingStep,
+        subscriber: &mut Subscriber,
+        applier: &mut Applier<'_>,
+    ) -> io::Result<()> {
+        let site = self.site;
+        match step {
+            AskingStep::Scan { horizon, position } => {
+                let table = self.shared.namespaces.table();
+                let unreadable = &mut self.result.unreadable;
+                let read = scan(&*site.store, table.as_deref(), horizon, &position, unreadable)?;
+                subscriber.compare_scanned(read, site.now());
+            }
+            AskingStep::Judge { horizon, list } => {
+                let peer = subscriber.peer().unwrap_or_default();
+                let mut wanted = Vec::new();
+                for listed in AskingStep::listed(&list) {
+                    if self.is_wanted(&listed, horizon, peer)? {
+                        wanted.push(listed.key.to_vec());
+                    }
+                }
+                subscriber.compare_judged(wanted, site.now());
+            }
+            AskingStep::Mend { body } => {
+                applier.mend(&body).map_err(|error| io::Error::other(error.to_string()))?;
+                let mended = Entries::new(&body).count() as u64;
+                self.result.mended += mended;
+                site.with_peer(self.address, |figures| figures.compare.mended += mended);
+                subscriber.compare_mended(site.now());
+            }
+            AskingStep::Ended(comparison) => self.end(&comparison),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, comparison: &Comparison) {
+        self.result.states = comparison.states;
+        self.result.ranges = comparison.ranges;
+        self.due = Instant::now() + self.interval.unwrap_or_default();
+        let (result, ended_secs) = (self.result, self.site.now().unix_micros / 1_000_000);
+        self.site.with_peer(self.address, |figures| {
+            let compare = &mut figures.compare;
+            (compare.is_running, compare.ended_secs, compare.last) = (false, ended_secs, result);
+            compare.comparisons += 1;
+        });
+        let CompareResult { found, mended, unexplained, unreadable, .. } = result;
+        if found > 0 || unreadable > 0 {
+            tracing::warn!(
+                address = self.address,
+                found,
+                mended,
+                unexplained,
+                unreadable,
+                "this site differed from the peer"
+            );
+        }
+    }
+
+    /// True if the state of a key is to be asked for.
+    fn is_wanted(&mut self, listed: &Listed<'_>, horizon: u64, peer: u8) -> io::Result<bool> {
+        let site = self.site;
+        let table = self.shared.namespaces.table();
+        if listed.key.len() > larder_engine::KEY_BYTES_MAX || !is_told(table.as_deref(), listed.key) {
+            return Ok(false);
+        }
+        let Some(ours) = self.ours(listed.key)? else { return Ok(false) };
+        let all_sites = site.positions().len() + 1;
+        let finding = judge(listed, &ours, horizon, site.number(), peer, all_sites);
+        if matches!(finding, Finding::Nothing | Finding::TheirsToMend) {
+            return Ok(false);
+        }
+        self.result.found += 1;
+        let is_decided =
+            finding == Finding::Disputed && lock(&site.votes).add(listed.fingerprint, peer, all_sites);
+        let is_wanted = is_decided || finding.is_mended();
+        self.result.unexplained += u64::from(!is_wanted);
+        site.with_peer(self.address, |figures| {
+            figures.compare.found += 1;
+            figures.compare.unexplained += u64::from(!is_wanted);
+        });
+        self.warn(listed, peer, finding, is_wanted);
+        Ok(is_wanted)
+    }
+
+    /// What this site has of a key. `None`: it changes just now.
+    fn ours(&self, key: &[u8]) -> io::Result<Option<Ours>> {
+        let store = &self.site.store;
+        let newest_flush = store.newest_flush_version(key);
+        let state = match store.state(key) {
+            Ok(state) => state.unwrap_or_default(),
+            Err(error) if is_damage(&error) => return Ok(Some(Ours::Unreadable)),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let mut sink = VecSink::default();
+        if state.item.is_some() {
+            match store.get(key, 0, &mut sink) {
+                Ok(Some(meta)) if meta.version == state.version => {}
+                Ok(_) => return Ok(None),
+                Err(error) if is_damage(&error) => return Ok(Some(Ours::Unreadable)),
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        let value = sink.into_value();
+        let state = state_of(&state, &value);
+        let fingerprint = fingerprint(key, &state);
+        Ok(Some(Ours::Known { state: state.map(|_| ()), fingerprint, newest_flush }))
+    }
+
+    fn warn(&mut self, listed: &Listed<'_>, peer: u8, finding: Finding, is_mended: bool) {
+        self.warnings += 1;
+        if self.warnings > WARNINGS_MAX {
+            return;
+        }
+        let key = listed.key.escape_ascii().to_string();
+        let (site, version) = (peer, listed.version);
+        if is_mended {
+            tracing::warn!(key, site, version, "the peer's item differs and is taken: {finding:?}");
+        } else {
+            tracing::error!(
+                key,
+                site,
+                version,
+                "the peer has an item that this site lacks or has otherwise, and nobody can tell which is right: set \
+                 the key again at the peer if the item is right, or delete it there"
+            );
+        }
+    }
+}
+
+/// The first comparison after the start begins at the latest after this time, and one that was cut off again.
+const RETRY: Duration = Duration::from_secs(600);
+/// Of one comparison. The figures count all.
+const WARNINGS_MAX: u32 = 20;
