@@ -188,8 +188,11 @@ static void callbacks(char **servers, bool binary)
   got(client, "missed");
   told(client, "delete", memcached_delete(client, S("missed"), 0));
   memcached_callback_set(client, MEMCACHED_CALLBACK_GET_FAILURE, *(void **) &(memcached_trigger_key_fn){refuse_miss});
-  got(client, "missed");
-  got(client, "missed");
+  size_t length;
+  uint32_t flags;
+  char *value = memcached_get(client, S("missed"), &length, &flags, &rc);
+  say("refused: %d", value == NULL);
+  free(value);
   memcached_st *copy = memcached_clone(NULL, client);
   memcached_free(copy);
   memcached_free(client);

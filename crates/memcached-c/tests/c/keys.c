@@ -77,11 +77,14 @@ static void prefixes(memcached_st *client, memcached_st *plain)
 
   char key[252];
   memset(key, 'k', 251);
-  for (size_t length = 244; length <= 248; length++) {
+  for (size_t length = 244; length <= 246; length++) {
     char what[40];
     sprintf(what, "set of %zu", length);
     told(client, what, memcached_set(client, key, length, S("x"), 0, 0));
   }
+  // With the prefix it is too long: libmemcached sends it, and has the server say so.
+  say("set of 247 fails: %d", memcached_failed(memcached_set(client, key, 247, S("x"), 0, 0)));
+  memcached_quit(client);
   memset(key, 'p', 251);
   for (int length = 251; length >= 127; length -= length > 130 ? 60 : 1) {
     key[length] = 0;

@@ -102,7 +102,7 @@ static void changes(const uint32_t *weights)
   memcached_st *client = memcached_create(NULL);
   memcached_return_t rc;
   const memcached_instance_st *server = memcached_server_by_key(client, S("key"), &rc);
-  say("of none: %s, %d, %u", server ? "some" : "none", rc, memcached_generate_hash(client, S("key")));
+  say("of none: %s, %d", server ? "some" : "none", rc);
   add_five(client, weights);
   for (int i = 0; i < 20; i++) {
     char key[20];
