@@ -1,6 +1,6 @@
 //! The C programs over our library, watched: by valgrind, and by AddressSanitizer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_conformance::Result;
@@ -49,8 +49,8 @@ fn sanitized_library() -> Result<PathBuf> {
 }
 
 /// A program built with AddressSanitizer as well, whose runtime the library finds there.
-fn sanitized(bench: &Bench, program: &Program, file: &PathBuf) -> Result<String> {
-    let library = Library::lay(file.clone(), "asan")?;
+fn sanitized(bench: &Bench, program: &Program, file: &Path) -> Result<String> {
+    let library = Library::lay(file.to_owned(), "asan")?;
     let built = work_dir()?.join("asan").join(program.name);
     let mut compiler = Command::new("cc");
     compiler.args(["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-o"]);

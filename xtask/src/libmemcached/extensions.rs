@@ -84,11 +84,14 @@ fn methods(bench: &Bench, side: Side, protocol: &str) -> Result<String> {
     same(&tell(&bench.original)?, &tell(&bench.ours)?)
 }
 
+/// Whether each test passes, by its name.
+type Results = BTreeMap<String, bool>;
+
 /// A suite of an extension's authors: which of its tests pass over a library.
 struct Suite {
     name: &'static str,
     folder: PathBuf,
-    results: fn(&Path, &Library, &[OsString]) -> Result<BTreeMap<String, bool>>,
+    results: fn(&Path, &Library, &[OsString]) -> Result<Results>,
 }
 
 impl Suite {
@@ -115,7 +118,7 @@ impl Suite {
         let servers = Place::Servers(5).start(&bench.doors, side)?;
         let original = (self.results)(&self.folder, &bench.original, &servers.words)?;
         let ours = (self.results)(&self.folder, &bench.ours, &servers.words)?;
-        let passed = |results: &BTreeMap<String, bool>| results.values().filter(|passes| **passes).count();
+        let passed = |results: &Results| results.values().filter(|passes| **passes).count();
         let lost: Vec<&str> = original
             .iter()
             .filter(|(name, passes)| **passes && ours.get(*name) != Some(&true))
@@ -141,7 +144,7 @@ impl Suite {
     }
 }
 
-fn pylibmc_results(folder: &Path, library: &Library, servers: &[OsString]) -> Result<BTreeMap<String, bool>> {
+fn pylibmc_results(folder: &Path, library: &Library, servers: &[OsString]) -> Result<Results> {
     let server = servers.first().ok_or("no server")?.to_string_lossy();
     let (host, port) = server.split_once(':').ok_or("no port")?;
     let mut pytest = Command::new(PYTHON);
@@ -162,7 +165,7 @@ fn pylibmc_results(folder: &Path, library: &Library, servers: &[OsString]) -> Re
 }
 
 /// Each file is a test; it passes if all of its assertions do.
-fn perl_results(folder: &Path, library: &Library, servers: &[OsString]) -> Result<BTreeMap<String, bool>> {
+fn perl_results(folder: &Path, library: &Library, servers: &[OsString]) -> Result<Results> {
     let servers: Vec<_> = servers.iter().map(|server| server.to_string_lossy()).collect();
     let mut results = BTreeMap::new();
     for entry in fs::read_dir(folder.join("t"))? {
