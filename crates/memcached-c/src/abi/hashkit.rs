@@ -90,7 +90,8 @@ impl HashkitSt {
 }
 
 impl HashFunctionSt {
-    const DEFAULT: Self = Self { function: Some(one_at_a_time), context: null_mut() };
+    /// One-at-a-time.
+    pub(crate) const DEFAULT: Self = Self { function: Some(one_at_a_time), context: null_mut() };
 
     fn address(self) -> (usize, usize) {
         (self.function.map_or(0, |function| function as usize), self.context as usize)

@@ -141,10 +141,6 @@ impl StatArray {
             unsafe { self.0.write(stat) };
         }
     }
-
-    pub(crate) fn address(&self) -> *mut StatSt {
-        self.0
-    }
 }
 
 impl StatSt {

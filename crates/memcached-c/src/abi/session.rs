@@ -10,7 +10,7 @@ use std::ptr::{null, null_mut};
 
 use super::heap::{free_struct, new_struct};
 use super::structs::*;
-use super::{Heap, Kit, ResultPtr};
+use super::{Kit, ResultPtr};
 use crate::core::{Core, Instance};
 
 /// A `memcached_st` that C code passed, or null.
@@ -118,12 +118,6 @@ impl Memc {
 
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
-    }
-}
-
-impl Session<'_> {
-    pub(crate) fn heap(&self) -> Heap {
-        Heap::of(self.settings)
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) fn refusal(options: &Options, reply: &ErrorReply<'_>) -> Failure {
             ErrorKind::OutOfMemory => Failure::new(Return::MEMORY_ALLOCATION_FAILURE, ""),
             ErrorKind::TooLarge => Failure::new(Return::E2BIG, ""),
             ErrorKind::Unauthenticated => Failure::new(Return::AUTH_FAILURE, ""),
-            _ => Failure::new(Return::UNKNOWN_READ_FAILURE, &words("")),
+            _ => Failure::new(Return::UNKNOWN_READ_FAILURE, ""),
         };
     }
     match reply.kind {
@@ -146,9 +146,16 @@ impl Core {
             (false, true) => Some(Tag::Ignored),
             (false, false) => Some(Tag::Awaited),
         };
-        self.send(options, at, |link| {
+        let sent = self.send(options, at, |link| {
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
+        });
+        sent.map_err(|code| match operation {
+            Operation::Touch { .. } => {
+                let text = "Error occcured while writing touch command to server";
+                self.fail_at(options, at, Failure::new(Return::WRITE_FAILURE, text))
+            }
+            _ => code,
         })?;
         if options.replicas > 0 && options.binary && operation.is_replicated() {
             self.replicate(options, at, &key, operation);
@@ -175,6 +182,13 @@ impl Core {
                 }
                 _ => Ok(Return::SUCCESS),
             })
+        });
+        let told = told.map_err(|code| match operation {
+            Operation::Touch { .. } => {
+                let text = "Error occcured while reading response";
+                self.fail_at(options, at, Failure::new(code, text))
+            }
+            _ => code,
         })?;
         match told {
             Ok(code) => Ok(Changed { code, number }),

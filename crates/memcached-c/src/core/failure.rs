@@ -149,11 +149,6 @@ impl Errors {
         self.entries.back().map(|entry| entry.message.as_c_str())
     }
 
-    /// Has the current request failed?
-    pub(super) fn has_current(&self, options: &Options) -> bool {
-        self.query_id == options.query_id && !self.entries.is_empty()
-    }
-
     /// All, the latest first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Return, &CStr)> {
         self.entries.iter().rev().map(|entry| (entry.code, entry.message.as_c_str()))

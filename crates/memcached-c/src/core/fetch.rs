@@ -125,6 +125,9 @@ impl Core {
                 Err(error) => code = error,
             }
         }
+        if !options.binary && code != Return::ERRNO {
+            self.fail_at(options, first, Failure::new(code, ""));
+        }
         Err(code)
     }
 

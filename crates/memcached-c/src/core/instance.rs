@@ -10,10 +10,12 @@ use super::failure::Errors;
 use super::fetch::Wanted;
 use super::link::Link;
 use super::{Core, Options};
-use crate::abi::Return;
+use crate::abi::HOST_SIZE;
 
 /// A server. C code has pointers to it, and reads it between requests.
+#[repr(C)]
 pub(crate) struct Instance {
+    face: Face,
     pub(crate) host: CString,
     pub(crate) port: u16,
     pub(crate) weight: u32,
@@ -34,6 +36,24 @@ pub(crate) struct Instance {
     pub(super) wanted: VecDeque<Wanted>,
 }
 
+/// Where libmemcached 1.1 keeps the port and the host: its tool `memcping` reads them there itself.
+#[repr(C)]
+struct Face {
+    before_port: [u8; 16],
+    port: u16,
+    before_host: [u8; 16_576 - 18],
+    host: [u8; HOST_SIZE],
+}
+
+impl Face {
+    fn new(host: &[u8], port: u16) -> Self {
+        let mut face =
+            Self { before_port: [0; 16], port, before_host: [0; 16_576 - 18], host: [0; HOST_SIZE] };
+        face.host.iter_mut().zip(host.iter().take(HOST_SIZE - 1)).for_each(|(place, byte)| *place = *byte);
+        face
+    }
+}
+
 /// A number of queries that failed: each counts once.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Count {
@@ -52,6 +72,7 @@ pub(crate) enum Kind {
 impl Instance {
     pub(super) fn new(host: &[u8], port: u16, weight: u32, kind: Kind, version: u32) -> Self {
         Self {
+            face: Face::new(host, port),
             host: CString::new(host).unwrap_or_default(),
             port,
             weight: weight.max(1),
@@ -160,10 +181,5 @@ impl Core {
         self.last_disconnected = None;
         self.locator = None;
         self.next_rebuild = 0;
-    }
-
-    /// The code of the latest error of the server, or of its client.
-    pub(super) fn code_of(&self, at: usize) -> Return {
-        self.instances.get(at).and_then(|instance| instance.errors.code()).unwrap_or(Return::FAILURE)
     }
 }

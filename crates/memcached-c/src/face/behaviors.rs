@@ -332,7 +332,12 @@ pub(crate) fn set_hash(
             place(settings).set(function);
             Return::SUCCESS
         }
-        None => invalid(memc, "Invalid memcached_hash_t()"),
+        None => {
+            if hash == HASH_MAX {
+                place(settings).set(HashFunctionSt::DEFAULT);
+            }
+            invalid(memc, "Invalid memcached_hash_t()")
+        }
     }
 }
 
