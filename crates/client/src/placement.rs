@@ -83,7 +83,7 @@ use std::sync::Arc;
 
 pub use chars::Chars;
 pub use distribution::Distribution;
-pub use hash::KeyHash;
+pub use hash::{KeyHash, md5_sum};
 pub use jump::jump_hash;
 pub use locator::Locator;
 pub use names::Names;

@@ -52,7 +52,21 @@ impl Locator {
     /// The position of the server of a key, or of a group of keys, where a client has keys of groups (libmemcached's
     /// `…_by_key`). The key is without the client's prefix. `None`: there is no server, or its bucket has none.
     pub fn server_of(&self, key: &[u8]) -> Option<usize> {
-        let hash = || if self.servers.len() == 1 { 0 } else { self.placement.hash_of(key) };
+        if let Search::Rendezvous(nodes) = &self.search {
+            let key = self.placement.hashed(key)?;
+            return rendezvous::highest(nodes, &key).map(|node| node.position);
+        }
+        self.search(|| if self.servers.len() == 1 { 0 } else { self.placement.hash_of(key) })
+    }
+
+    /// The position of the server of a hash, where the caller has hashed the key: libmemcached lets programs do so.
+    /// `None`: there is no server, its bucket has none, or the distribution hashes keys itself
+    /// ([`Distribution::Rendezvous`]).
+    pub fn server_of_hash(&self, hash: u32) -> Option<usize> {
+        self.search(|| hash.into())
+    }
+
+    fn search(&self, hash: impl FnOnce() -> u64) -> Option<usize> {
         match &self.search {
             Search::None => None,
             Search::Modula(ends) => {
@@ -69,10 +83,7 @@ impl Locator {
                 let node = map.get(bucket).map_or(bucket, |node| *node as usize);
                 *nodes.get(node)?
             }
-            Search::Rendezvous(nodes) => {
-                let key = self.placement.hashed(key)?;
-                rendezvous::highest(nodes, &key).map(|node| node.position)
-            }
+            Search::Rendezvous(_) => None,
             Search::Jump(nodes) => nodes.get(jump_hash(hash(), nodes.len() as u32) as usize).copied(),
             Search::Random(nodes, drawn) => {
                 let random = scrambled(drawn.fetch_add(1, Relaxed));
