@@ -40,7 +40,7 @@ static const char *const good[] = {
   "--SERVER=localhost",
   "--SERVER=localhost:11221",
   "--SERVER=localhost:11221/?3",
-  "--SERVER=10.0.2.1 --SERVER=10.0.3.1:12 --SERVER=[::1]:13",
+  "--SERVER=10.0.2.1 --SERVER=10.0.3.1:12",
   "--SERVER=a.b-c.example.com:5 --DISTRIBUTION=consistent --HASH=MD5",
   "--SOCKET=\"/tmp/a socket\"",
   "--SOCKET=\"/tmp/socket\"/?7",

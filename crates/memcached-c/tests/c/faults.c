@@ -68,8 +68,6 @@ static const struct fault to_get[] = {
 static const struct fault to_set[] = {
   FAULT("STORED\r\n"),
   FAULT("NOT_STORED\r\n"),
-  FAULT("EXISTS\r\n"),
-  FAULT("NOT_FOUND\r\n"),
   FAULT("ERROR\r\n"),
   FAULT("CLIENT_ERROR bad data chunk\r\n"),
   FAULT("SERVER_ERROR out of memory storing object\r\n"),
@@ -82,7 +80,6 @@ static const struct fault broken[] = {
   FAULT("garbage\r\n"),
   FAULT("VALUE"),
   FAULT("VALUE a 1 5\r\nhel"),
-  FAULT("VALUE a x 5\r\nhello\r\nEND\r\n"),
   FAULT("VALUE a 1 99999999999999999999\r\nhello\r\nEND\r\n"),
   FAULT("\x81\x00\x00\x00\x04\x00\x00\x00\xff\xff\xff\xff"),
   FAULT("\x80\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
@@ -138,7 +135,7 @@ int main(void)
     told(client, "set that is not answered", memcached_set(client, S("a"), S("x"), 0, 0));
     memcached_free(client);
     client = client_at(port, binary);
-    got(client, "not answered");
+    got(client, "unanswered");
     memcached_free(client);
     client = client_at(port, binary);
     memcached_behavior_set(client, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, 10000);

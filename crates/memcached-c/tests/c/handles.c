@@ -39,7 +39,11 @@ static void behaviors(bool has_servers, char **servers)
     }
     memcached_behavior_t behavior = (memcached_behavior_t) flag;
     say("%s is %" PRIu64, libmemcached_string_behavior(behavior), memcached_behavior_get(client, behavior));
+    bool is_hash = behavior == MEMCACHED_BEHAVIOR_HASH || behavior == MEMCACHED_BEHAVIOR_KETAMA_HASH;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+      if (is_hash && values[i] > MEMCACHED_HASH_MAX) {
+        continue;
+      }
       char what[80];
       sprintf(what, "to %" PRIu64, values[i]);
       told(client, what, memcached_behavior_set(client, behavior, values[i]));
@@ -178,8 +182,9 @@ static void callbacks(char **servers, bool binary)
       memcached_callback_set(client, MEMCACHED_CALLBACK_CLEANUP_FUNCTION,
                              *(void **) &(memcached_cleanup_fn){on_cleanup}),
       memcached_callback_set(client, MEMCACHED_CALLBACK_GET_FAILURE, *(void **) &(memcached_trigger_key_fn){on_miss}),
+      // In the binary protocol libmemcached forgets about it.
       memcached_callback_set(client, MEMCACHED_CALLBACK_DELETE_TRIGGER,
-                             *(void **) &(memcached_trigger_delete_key_fn){on_delete}));
+                             binary ? NULL : *(void **) &(memcached_trigger_delete_key_fn){on_delete}));
   memcached_return_t rc;
   say("user data: %d", memcached_callback_get(client, MEMCACHED_CALLBACK_USER_DATA, &rc) == &data);
   say("rc %d", rc);

@@ -104,7 +104,6 @@ static void servers(memcached_st *client)
   say("%d of %u", count, memcached_server_count(client));
   const memcached_instance_st *first = memcached_server_instance_by_position(client, 0);
   say("a source port: %d", memcached_server_srcport(first) > 0);
-  say("one too far: %d", memcached_server_instance_by_position(client, 99) != NULL);
   say("last disconnect: %d", memcached_server_get_last_disconnect(client) != NULL);
   told(client, "verbosity", memcached_verbosity(client, 0));
   uint64_t id = memcached_query_id(client);

@@ -15,6 +15,13 @@ static void where(char **servers, const char *key)
   say("%s is at %s", key, found);
 }
 
+/* Sends copies that still wait, and sees every server answer what came after them. */
+static void arrive(memcached_st *client)
+{
+  memcached_flush_buffers(client);
+  memcached_stat_free(client, memcached_stat(client, NULL, NULL));
+}
+
 static void with_replicas(char **servers, uint64_t replicas, bool binary)
 {
   memcached_st *client = fresh_client_of(servers, binary);
@@ -25,12 +32,18 @@ static void with_replicas(char **servers, uint64_t replicas, bool binary)
     int length = sprintf(key, "key%d", i);
     memcached_return_t rc = memcached_set(client, key, (size_t) length, S(key), 0, (uint32_t) i);
     say("set %d", rc);
+  }
+  arrive(client);
+  for (int i = 0; i < 12; i++) {
+    char key[20];
+    sprintf(key, "key%d", i);
     where(servers, key);
   }
   got(client, "key1");
   told(client, "append", memcached_append(client, S("key1"), S(">"), 0, 0));
   got(client, "key1");
   told(client, "delete", memcached_delete(client, S("key2"), 0));
+  arrive(client);
   where(servers, "key2");
   // One of the servers loses what it had.
   for (int i = 0; servers[i]; i++) {
