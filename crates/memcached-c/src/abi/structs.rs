@@ -307,3 +307,6 @@ pub(crate) const KEY_SIZE: usize = 251;
 pub(crate) const HOST_SIZE: usize = 1025;
 /// `MEMCACHED_VERSION_STRING_LENGTH`, NUL included.
 pub(crate) const VERSION_SIZE: usize = 24;
+
+#[cfg(test)]
+mod tests;
