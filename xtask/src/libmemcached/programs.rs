@@ -40,12 +40,14 @@ pub(super) const PROGRAMS: [Program; 17] = [
     Program { name: "login", place: Place::Behind(Door::Sasl) },
 ];
 
+/// What libmemcached cannot do, and so knows what is right.
+const TLS: &str = "tls";
+
 /// Builds all programs with the headers and the libraries of Debian.
 pub(super) fn build() -> Result<()> {
     fs::create_dir_all(programs_dir()?)?;
-    for program in &PROGRAMS {
-        let source = source_dir().join(program.name).with_extension("c");
-        compile(&source, &programs_dir()?.join(program.name))?;
+    for name in PROGRAMS.iter().map(|program| program.name).chain([TLS]) {
+        compile(&source_dir().join(name).with_extension("c"), &programs_dir()?.join(name))?;
     }
     Ok(())
 }
@@ -72,7 +74,16 @@ pub(super) fn runs() -> Vec<Run> {
             runs.push((name, Box::new(move |bench| run_example(bench, example, side))));
         }
     }
+    runs.push(("C: tls against larderd".into(), Box::new(speak_tls)));
     runs
+}
+
+/// TLS, to a server that takes nothing else.
+fn speak_tls(bench: &Bench) -> Result<String> {
+    let server = bench.doors.start(&place::program(Side::Larder)?, Door::Tls)?;
+    let mut command = Command::new(programs_dir()?.join(TLS));
+    command.arg(server.address().to_string()).arg(bench.doors.authority());
+    shell::output(bench.ours.load(&mut command)).map(|line| line.trim().to_owned())
 }
 
 /// Compares what a program tells over both libraries, against the same servers.

@@ -74,6 +74,7 @@ static void copies(char **servers)
       (int) memcached_behavior_get(copy, MEMCACHED_BEHAVIOR_RETRY_TIMEOUT), memcached_get_user_data(copy) == &data);
   got(copy, "copied");
   memcached_st second;
+  memset(&second, 0, sizeof second);
   say("clone on the stack: %d", memcached_clone(&second, copy) == &second);
   got(&second, "copied");
   memcached_st *empty = memcached_clone(NULL, NULL);
