@@ -22,10 +22,10 @@ impl ServerList {
 
     /// The servers.
     pub(crate) fn servers(&self) -> &[ServerSt] {
-        // SAFETY: see the invariant.
-        match unsafe { self.0.as_ref() } {
-            Some(first) => unsafe { slice::from_raw_parts(self.0, first.number_of_hosts.max(1) as usize) },
-            None => &[],
+        match self.count() {
+            0 => &[],
+            // SAFETY: see the invariant.
+            count => unsafe { slice::from_raw_parts(self.0, count as usize) },
         }
     }
 
