@@ -67,7 +67,7 @@ impl ServerSt {
     fn new(host: &[u8], port: u16, weight: u32, kind: u32) -> Self {
         let mut hostname = [0; HOST_SIZE];
         for (place, byte) in hostname.iter_mut().zip(host.iter().take(HOST_SIZE - 1)) {
-            *place = byte.cast_signed();
+            *place = c_char::from_ne_bytes([*byte]);
         }
         Self {
             options: INITIALIZED,
