@@ -6,8 +6,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmemcached.so.11");
     // libmemcached brings libsasl2 along, and pylibmc uses it without asking for it itself.
-    let has_sasl = |directory: &&str| Path::new(directory).join("libsasl2.so.2").exists();
-    if LIBRARIES.iter().any(|directory| has_sasl(&directory)) {
+    let has_sasl = |directory: &str| Path::new(directory).join("libsasl2.so.2").exists();
+    if LIBRARIES.iter().any(|directory| has_sasl(directory)) {
         println!("cargo::rustc-cdylib-link-arg=-Wl,--push-state,--no-as-needed,-l:libsasl2.so.2,--pop-state");
     }
 }

@@ -27,7 +27,7 @@ export! {
         if let Some(room) = error_size.checked_sub(1) {
             let text = message.as_bytes();
             let text = text.get(..room).unwrap_or(text);
-            error.set_all(text.iter().chain([&0]).map(|byte| byte.cast_signed()), error_size);
+            error.set_all(text.iter().chain([&0]).map(|byte| c_char::from_ne_bytes([*byte])), error_size);
         }
         clients::free(&memc);
         code

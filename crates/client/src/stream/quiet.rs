@@ -1,5 +1,5 @@
-//! Writes that raise no signal if the other end is closed. Rust's programs ignore the signal, but a library in a program
-//! of another language cannot rely on that.
+//! Writes that raise no signal if the other end is closed. Rust's programs ignore the signal; a library in a program of
+//! another language cannot rely on that.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;

@@ -22,10 +22,10 @@ impl ServerList {
 
     /// The servers.
     pub(crate) fn servers(&self) -> &[ServerSt] {
-        // SAFETY: see the invariant.
-        match unsafe { self.0.as_ref() } {
-            Some(first) => unsafe { slice::from_raw_parts(self.0, first.number_of_hosts.max(1) as usize) },
-            None => &[],
+        match self.count() {
+            0 => &[],
+            // SAFETY: see the invariant.
+            count => unsafe { slice::from_raw_parts(self.0, count as usize) },
         }
     }
 
@@ -67,7 +67,7 @@ impl ServerSt {
     fn new(host: &[u8], port: u16, weight: u32, kind: u32) -> Self {
         let mut hostname = [0; HOST_SIZE];
         for (place, byte) in hostname.iter_mut().zip(host.iter().take(HOST_SIZE - 1)) {
-            *place = byte.cast_signed();
+            *place = c_char::from_ne_bytes([*byte]);
         }
         Self {
             options: INITIALIZED,

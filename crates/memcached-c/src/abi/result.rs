@@ -123,7 +123,7 @@ impl ResultSt {
     pub(crate) fn set_key(&mut self, key: &[u8]) {
         let key = key.get(..KEY_SIZE - 1).unwrap_or(key);
         for (place, byte) in self.item_key.iter_mut().zip(key.iter().chain([&0])) {
-            *place = byte.cast_signed();
+            *place = c_char::from_ne_bytes([*byte]);
         }
         self.key_length = key.len();
     }
@@ -135,7 +135,7 @@ impl ResultSt {
 
     /// The bytes of the key.
     pub(crate) fn key_bytes(&self) -> impl Iterator<Item = u8> {
-        self.item_key.iter().take(self.key_length).map(|byte| byte.cast_unsigned())
+        self.item_key.iter().take(self.key_length).flat_map(|byte| byte.to_ne_bytes())
     }
 
     /// Makes the value empty; its memory stays.

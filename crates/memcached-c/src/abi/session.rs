@@ -79,7 +79,10 @@ impl Memc {
     pub(crate) fn free(&self, with_struct: bool) {
         let Some(settings) = self.settings() else { return };
         let core = settings.ketama_continuum.replace(null());
-        if !core.is_null() {
+        // SAFETY: see the invariant.
+        let is_lent = unsafe { core.as_ref() }.is_some_and(|core| core.try_borrow_mut().is_err());
+        // A program that frees a client in its own callback would pull the state from under the call.
+        if !core.is_null() && !is_lent {
             // SAFETY: it came from `Box::into_raw`, and nothing else has it: see the invariant.
             drop(unsafe { Box::from_raw(core.cast_mut()) });
         }

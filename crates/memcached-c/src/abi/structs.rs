@@ -7,8 +7,8 @@ use std::ffi::{c_char, c_double, c_int, c_ulong, c_ulonglong, c_void};
 use super::Return;
 use crate::core::{Core, Instance};
 
-/// `memcached_st`: the settings of a client. The state that C never sees is behind `ketama_continuum`. Fields are cells,
-/// since a callback can change a setting in the middle of a call.
+/// `memcached_st`: the settings of a client. The state that C never sees is behind `ketama_continuum`. Fields are
+/// cells, since a callback can change a setting in the middle of a call.
 #[repr(C)]
 pub(crate) struct MemcachedSt {
     pub(super) state: u8,

@@ -18,10 +18,7 @@ pub(super) fn parse(memc: &Memc, string: &[u8]) -> Return {
         has_hash: false,
         tls: tls::Wish::default(),
     };
-    match parser
-        .statements()
-        .and_then(|()| parser.tls.clone().apply(memc).map_err(|text| Wrong::Abort(text.into())))
-    {
+    match parser.statements().and_then(|()| parser.tls.clone().apply(memc).map_err(Wrong::Abort)) {
         Ok(()) => Return::SUCCESS,
         Err(Wrong::Abort(text)) => fail(memc, Return::PARSE_ERROR, &text),
     }

@@ -1,10 +1,13 @@
 //! A connection of a client: requests go out when they must, replies are taken one by one.
 
-use std::io::{self, Read, Write};
+mod input;
+
+use std::io::{self, Write};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use input::Input;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
 use larder_client::{Address, Login, Stream, Tls};
 use larder_protocol::udp::{DATAGRAM_BYTES_MAX, Header};
@@ -43,14 +46,6 @@ pub(super) enum Tag {
     Awaited,
     /// The values of a multi-get, to be fetched.
     Wanted,
-}
-
-/// Received bytes that have not been taken: `bytes[start..end]`.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
 }
 
 impl Link {
@@ -306,42 +301,6 @@ impl Link {
     }
 }
 
-impl Input {
-    fn unread(&self) -> &[u8] {
-        self.bytes.get(self.start..self.end).unwrap_or_default()
-    }
-
-    fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    fn take(&mut self, bytes: usize) {
-        self.start += bytes;
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            if self.bytes.len() > KEPT_BYTES_MAX {
-                self.bytes = Vec::new();
-            }
-        }
-    }
-
-    /// Reads once. `needed`: so many bytes there have to be at last; the server has only announced them, so not all of
-    /// their memory is taken at once.
-    fn read(&mut self, stream: &mut Stream, needed: usize) -> io::Result<usize> {
-        if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        let room = needed.saturating_sub(self.end).clamp(READ_BYTES, READ_BYTES_MAX);
-        if self.bytes.len() < self.end + room {
-            self.bytes.resize(self.end + room, 0);
-        }
-        let read = stream.read(&mut self.bytes[self.end..])?;
-        self.end += read;
-        Ok(read)
-    }
-}
-
 fn stream(address: &Address, options: &Options, tls: Option<&Tls>) -> Result<Socket, Failure> {
     if options.connect_timeout == 0 {
         return Err(Failure::new(Return::TIMEOUT, "timeout was set to zero"));
@@ -418,9 +377,3 @@ const OUTPUT_BYTES_MAX: usize = 8196;
 const SAFE_BYTES: usize = 16 << 10;
 /// So much is read before requests are sent that the server does not take.
 const INPUT_BYTES_MAX: usize = 256 << 20;
-/// Buffer space for a read.
-const READ_BYTES: usize = 16 << 10;
-/// Buffer space for a read of a large value.
-const READ_BYTES_MAX: usize = 1 << 20;
-/// A buffer that is larger is freed when it is empty.
-const KEPT_BYTES_MAX: usize = 64 << 10;

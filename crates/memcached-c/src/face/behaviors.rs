@@ -332,6 +332,8 @@ pub(crate) fn set_hash(
             place(settings).set(function);
             Return::SUCCESS
         }
+        // As in libmemcached: what is no number of a function is ignored.
+        None if hash > HASH_MAX => Return::SUCCESS,
         None => {
             if hash == HASH_MAX {
                 place(settings).set(HashFunctionSt::DEFAULT);

@@ -28,7 +28,11 @@ export! {
                 callback.set(settings, data.address().cast());
                 Return::SUCCESS
             }
-            None => fail(&memc, Return::INVALID_ARGUMENTS, "Invalid callback supplied"),
+            None if callback == CALLBACK_MAX => {
+                fail(&memc, Return::INVALID_ARGUMENTS, "Invalid callback supplied")
+            }
+            // As in libmemcached.
+            None => Return::SUCCESS,
         }
     }
 
@@ -81,3 +85,5 @@ pub(crate) fn set_namespace(memc: &Memc, namespace: Option<&[u8]>) -> Return {
 
 /// `MEMCACHED_MAX_NAMESPACE`, without its NUL.
 const NAMESPACE_BYTES_MAX: usize = 127;
+/// `MEMCACHED_CALLBACK_MAX`.
+const CALLBACK_MAX: u32 = 9;

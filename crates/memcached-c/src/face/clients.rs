@@ -176,8 +176,8 @@ pub(super) fn copy(clone: &Memc, source: &Memc) -> *mut MemcachedSt {
 fn push(destination: &Memc, source: &Memc) -> Return {
     let servers = source.read(|core| {
         let parts =
-            |instance: &Box<Instance>| (instance.host.clone(), instance.port, instance.weight, instance.kind);
-        core.instances.iter().map(parts).collect::<Vec<_>>()
+            |instance: &Instance| (instance.host.clone(), instance.port, instance.weight, instance.kind);
+        core.instances.iter().map(|instance| parts(instance)).collect::<Vec<_>>()
     });
     let Some(servers) = servers else { return Return::INVALID_ARGUMENTS };
     if servers.is_empty() {

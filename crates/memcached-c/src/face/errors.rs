@@ -40,7 +40,7 @@ export! {
 
     fn memcached_server_error(instance: InstancePtr) -> *const c_char {
         let Some(instance) = instance.get() else { return null() };
-        instance.errors.message().map_or(text(Return::SUCCESS), CStr::as_ptr)
+        instance.errors.message().map_or_else(|| text(Return::SUCCESS), CStr::as_ptr)
     }
 
     fn memcached_server_error_return(instance: InstancePtr) -> Return {
