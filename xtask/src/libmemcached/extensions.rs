@@ -101,7 +101,7 @@ struct Suite {
 
 impl Suite {
     fn pylibmc() -> Result<Self> {
-        let folder = source::pypi("pylibmc", PYLIBMC)?;
+        let folder = source::debian("pylibmc")?;
         // Beside the package's source that one would be imported, and not Debian's.
         let tests = folder.with_extension("tests").join("tests");
         fs::create_dir_all(&tests)?;
@@ -196,6 +196,4 @@ fn clients_dir() -> PathBuf {
 
 /// Debian's, with Debian's pylibmc.
 const PYTHON: &str = "/usr/bin/python3";
-/// The version that Debian has.
-const PYLIBMC: &str = "1.6.3";
 const ATTEMPTS: u32 = 3;

@@ -32,31 +32,6 @@ pub(super) fn debian(package: &str) -> Result<PathBuf> {
     only_folder(folder)
 }
 
-/// The same of a release on PyPI.
-pub(super) fn pypi(package: &str, version: &str) -> Result<PathBuf> {
-    let folder = work_dir()?.join(format!("{package}-{version}"));
-    if !folder.exists() {
-        let unfinished = work_dir()?.join(format!("{package}.unfinished"));
-        let _ = fs::remove_dir_all(&unfinished);
-        fs::create_dir_all(&unfinished)?;
-        let mut pip = Command::new("python3");
-        pip.args([
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-            "--no-binary",
-            ":all:",
-        ]);
-        shell::output(pip.arg(format!("{package}=={version}")).current_dir(&unfinished))?;
-        unpack(&unfinished)?;
-        fs::rename(unfinished, &folder)?;
-    }
-    only_folder(folder)
-}
-
 /// Options of apt that name the sources of the Debian that this is.
 fn sources() -> Result<Vec<String>> {
     let release = fs::read_to_string("/etc/os-release")?;
