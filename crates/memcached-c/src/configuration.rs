@@ -62,3 +62,6 @@ pub(crate) fn load(memc: &Memc, file: &CStr) -> Return {
     }
     if code == Return::INVALID_ARGUMENTS { fail(memc, code, "") } else { code }
 }
+
+#[cfg(test)]
+mod tests;
