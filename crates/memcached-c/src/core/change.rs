@@ -3,6 +3,7 @@
 use larder_client::codec::{
     Arith, Delete, ErrorKind, ErrorReply, Event, Mode, Outcome, Pipeline, Store, Touch,
 };
+use larder_protocol::udp::DATAGRAM_BYTES_MAX;
 
 use super::failure::Failure;
 use super::link::{Link, Tag};
@@ -32,6 +33,14 @@ impl Operation<'_> {
     /// May it wait in a buffer?
     fn is_bufferable(&self) -> bool {
         matches!(self, Self::Store { mode: Mode::Set, compare: None, .. } | Self::Delete)
+    }
+
+    /// What it stores.
+    fn value_bytes(&self) -> usize {
+        match self {
+            Self::Store { value, .. } => value.len(),
+            _ => 0,
+        }
     }
 
     /// Can the server be told not to answer?
@@ -137,6 +146,10 @@ impl Core {
         let at = self.place_now(options, group);
         if options.udp && !operation.can_be_quiet() {
             return Err(self.fail(options, Return::NOT_SUPPORTED, ""));
+        }
+        // Before a byte of it is read.
+        if options.udp && operation.value_bytes() > DATAGRAM_BYTES_MAX {
+            return Err(self.fail_at(options, at, Failure::new(Return::WRITE_FAILURE, "")));
         }
         let key = self.prefixed(key);
         let is_buffered = options.buffering && !options.udp && operation.is_bufferable();

@@ -130,12 +130,30 @@ fn get(
         return result.take_value();
     }
     value_length.set(0);
+    if was_asked(code) {
+        flags.set(0);
+    }
     if code == Return::NOTFOUND
         && let Some(trigger) = memc.settings().and_then(|settings| settings.get_key_failure.get())
     {
         return make_up(memc, key, trigger, (value_length, flags, error));
     }
     null_mut()
+}
+
+/// Whether a server was asked: libmemcached leaves the flags alone if none was.
+fn was_asked(code: Return) -> bool {
+    !matches!(
+        code,
+        Return::BAD_KEY_PROVIDED
+            | Return::CONNECTION_FAILURE
+            | Return::ERRNO
+            | Return::INVALID_ARGUMENTS
+            | Return::NO_SERVERS
+            | Return::NOT_SUPPORTED
+            | Return::SERVER_MARKED_DEAD
+            | Return::SERVER_TEMPORARILY_DISABLED
+    )
 }
 
 /// Has the program make a value for a key that was not found, and stores it.

@@ -122,6 +122,7 @@ fn parse(servers: &[u8]) -> ServerList {
     while !rest.is_empty() {
         let (entry, after) = split(rest, b',').unwrap_or((rest, b""));
         let (host, port, weight) = parse_entry(entry);
+        let host = if host.is_empty() { b"localhost" } else { host };
         list = append_named(&list, host, port, weight);
         rest = match after {
             [space, after @ ..] if space.is_ascii_whitespace() => after,

@@ -76,7 +76,7 @@ static void some_away(char **servers, bool binary)
     lengths[i] = (size_t) sprintf(names[i], "key%d", i);
     keys[i] = names[i];
   }
-  told(client, "mget", memcached_mget(client, keys, lengths, 60));
+  say("mget fails: %d", memcached_failed(memcached_mget(client, keys, lengths, 60)));
   memcached_return_t rc;
   memcached_result_st *result;
   int count = 0;
