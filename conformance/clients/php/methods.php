@@ -76,8 +76,8 @@ tell($c, 'delete', 'a', 10);
 
 foreach (['set' => ['k', 'v'], 'add' => ['k2', 'v'], 'replace' => ['k', 'w'], 'append' => ['k', '>'],
     'prepend' => ['k', '<'], 'get' => ['k'], 'touch' => ['k', 100], 'delete' => ['k'],
-    'setMulti' => [['m1' => 1, 'm2' => 2]], 'getMulti' => [['m1', 'm2', 'm3']], 'getDelayed' => [['m1', 'm2']],
-    'deleteMulti' => [['m1', 'm3']]] as $method => $arguments) {
+    'setMulti' => [['m1' => 1, 'm2' => 2]], 'getMulti' => [['m1', 'm2', 'm3']], 'deleteMulti' => [['m1', 'm3']],
+    'getDelayed' => [['m1', 'm2']]] as $method => $arguments) {
     tell($c, $method . 'ByKey', 'group', ...$arguments);
 }
 tell($c, 'fetchAll');

@@ -102,11 +102,8 @@ impl Core {
             if key.is_empty() || key.len() + prefix > KEY_BYTES_MAX {
                 return Err(self.fail(options, Return::BAD_KEY_PROVIDED, "Key provided was too long."));
             }
-            let is_sound = |byte: &u8| match options.verify_key {
-                true => byte.is_ascii_graphic(),
-                false => *byte > b' ' && *byte != 0x7f,
-            };
-            if !options.binary && !key.iter().all(is_sound) {
+            let is_graphic = !options.verify_key || key.iter().all(u8::is_ascii_graphic);
+            if options.splits(key) || (!options.binary && !is_graphic) {
                 let text = "Key provided had invalid character.";
                 return Err(self.fail(options, Return::BAD_KEY_PROVIDED, text));
             }

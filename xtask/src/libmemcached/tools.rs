@@ -49,9 +49,11 @@ fn run(bench: &Bench, side: Side) -> Result<String> {
     same(&tell(&bench.original)?, &tell(&bench.ours)?)
 }
 
-/// A line without what differs between two runs: times and counters, and where in a source an error was seen.
+/// A line without what differs between two runs: times and counters, where in a source an error was seen, and by which client.
 fn without_chance(program: &str, line: &str) -> String {
     let line = line.split(" -> ").next().unwrap_or(line);
+    // An error begins with the address of its client.
+    let line = line.strip_prefix("(0x").and_then(|rest| rest.split_once(") ")).map_or(line, |(_, rest)| rest);
     let counts = matches!(program, "memcstat" | "memcslap" | "memcaslap");
     let kept: String =
         line.chars().filter(|char| !(counts && (char.is_ascii_digit() || *char == '.'))).collect();

@@ -133,6 +133,9 @@ impl Core {
 
     /// Requests many items, to be fetched one by one.
     pub(crate) fn multi_get(&mut self, options: &Options, group: Option<&[u8]>, keys: &[&[u8]]) -> Return {
+        // A key that the text protocol takes for several is no item's: libmemcached asks for it, and finds nothing.
+        let sound: Vec<&[u8]> = keys.iter().copied().filter(|key| !options.splits(key)).collect();
+        let keys = if sound.is_empty() { keys } else { &sound };
         if let Err(code) = self.begin_fetch(options, keys) {
             return code;
         }

@@ -88,6 +88,11 @@ impl Options {
         }
     }
 
+    /// Would a server take a key for several, or for the end of a command?
+    pub(crate) fn splits(&self, key: &[u8]) -> bool {
+        !self.binary && !self.verify_key && key.iter().any(|&byte| byte <= b' ' || byte == 0x7f)
+    }
+
     /// Do servers stand on a ring?
     pub(crate) fn is_consistent(&self) -> bool {
         matches!(

@@ -69,8 +69,8 @@ pub(crate) fn set_namespace(memc: &Memc, namespace: Option<&[u8]>) -> Return {
         return core.fail(&options, Return::INVALID_ARGUMENTS, text);
     }
     let old = core.namespace.take();
-    // The binary protocol takes every byte, and who checks keys for it says so.
-    options.verify_key = !(options.binary && options.verify_key);
+    // The binary protocol takes every byte.
+    options.verify_key = !options.binary;
     options.binary = false;
     let checked = core.check_keys(&options, &[namespace]);
     core.namespace = old;

@@ -145,7 +145,9 @@ fn get(
 fn was_asked(code: Return) -> bool {
     !matches!(
         code,
-        Return::BAD_KEY_PROVIDED
+        Return::AUTH_FAILURE
+            | Return::AUTH_PROBLEM
+            | Return::BAD_KEY_PROVIDED
             | Return::CONNECTION_FAILURE
             | Return::ERRNO
             | Return::INVALID_ARGUMENTS

@@ -44,10 +44,12 @@ export! {
     fn memcached_server_by_key(
         memc: Memc, key: Chars, key_length: usize, error: Out<Return>,
     ) -> *const Instance {
-        let Some((mut session, options)) = session(&memc) else {
+        let Some((mut session, mut options)) = session(&memc) else {
             error.set(Return::INVALID_ARGUMENTS);
             return null();
         };
+        // Nothing is sent: who does not ask for it has no key checked.
+        options.binary |= !options.verify_key;
         if session.core.instances.is_empty() {
             error.set(Return::NO_SERVERS);
             return null();

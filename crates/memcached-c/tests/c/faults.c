@@ -59,10 +59,6 @@ struct fault {
 static const struct fault to_get[] = {
   FAULT("END\r\n"),
   FAULT("VALUE a 1 5\r\nhello\r\nEND\r\n"),
-  FAULT("ERROR\r\n"),
-  FAULT("CLIENT_ERROR you\r\n"),
-  FAULT("SERVER_ERROR out of memory\r\n"),
-  FAULT("SERVER_ERROR\r\n"),
 };
 
 static const struct fault to_set[] = {

@@ -22,8 +22,8 @@ static void statistics(memcached_st *client, const char *server)
   memcached_stat_st *stats = memcached_stat(client, NULL, &rc);
   told(client, "stat", rc);
   for (uint32_t i = 0; i < memcached_server_count(client); i++) {
-    say("server %u: pid %d, items %d, pointers of %lu, version %d, threads %d", i, stats[i].pid > 0,
-        stats[i].curr_items > 0, stats[i].pointer_size, strlen(stats[i].version) > 0, stats[i].threads > 0);
+    say("server %u: pid %d, pointers of %lu, version %d, threads %d", i, stats[i].pid > 0, stats[i].pointer_size,
+        strlen(stats[i].version) > 0, stats[i].threads > 0);
   }
   char **keys = memcached_stat_get_keys(client, stats, &rc);
   for (char **key = keys; *key; key++) {

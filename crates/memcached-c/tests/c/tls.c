@@ -27,7 +27,7 @@ static bool has(memcached_st *client, const char *key, const char *want, uint32_
 static void speaks(const char *server, const char *options, bool binary)
 {
   char text[1000];
-  snprintf(text, sizeof text, "--SERVER=%s %s %s", server, options, binary ? "--BINARY-PROTOCOL" : "");
+  snprintf(text, sizeof text, "--SERVER=%s %s%s", server, options, binary ? " --BINARY-PROTOCOL" : "");
   memcached_st *client = memcached(text, strlen(text));
   same(text, client != NULL, client);
   same("set", memcached_set(client, S("tls"), S("secret"), 0, 5) == MEMCACHED_SUCCESS, client);
