@@ -93,7 +93,8 @@ function ksort_told(Memcached $client, string $method, array $keys): void
     // The order of several servers' answers is chance.
     $answer = $client->$method($keys);
     ksort($answer);
-    echo $method, ', sorted: ', preg_replace('/\s+/', ' ', var_export($answer, true)), '; ', $client->getResultCode(), "\n";
+    $text = preg_replace('/\s+/', ' ', var_export($answer, true));
+    echo $method, ', sorted: ', $text, '; ', $client->getResultCode(), "\n";
 }
 
 tell($c, 'getDelayed', ['x1'], true);
@@ -137,8 +138,9 @@ foreach (['', 'a b', str_repeat('k', 250), str_repeat('k', 251), "new\nline"] as
     tell($c, 'get', $key);
     tell($c, 'delete', $key);
 }
-foreach (['empty' => '', 'nul' => "a\0b", 'null' => null, 'true' => true, 'int' => -5, 'big' => PHP_INT_MAX, 'float' => 0.1,
-    'array' => ['a' => [1, 2]], 'object' => (object) ['x' => 1], 'long' => str_repeat('compress me ', 5000)] as $key => $value) {
+foreach (['empty' => '', 'nul' => "a\0b", 'null' => null, 'true' => true, 'int' => -5, 'big' => PHP_INT_MAX,
+    'float' => 0.1, 'array' => ['a' => [1, 2]], 'object' => (object) ['x' => 1],
+    'long' => str_repeat('compress me ', 5000)] as $key => $value) {
     foreach ([false, true] as $compressed) {
         $c->setOption(Memcached::OPT_COMPRESSION, $compressed);
         tell($c, 'set', $key, $value);
@@ -151,9 +153,10 @@ tell($c, 'get', 'int');
 foreach (['KEY_a', 'key_b', '', "\0", 'z'] as $key) {
     tell($c, 'getServerByKey', $key);
 }
-foreach (['OPT_HASH', 'OPT_DISTRIBUTION', 'OPT_LIBKETAMA_COMPATIBLE', 'OPT_BUFFER_WRITES', 'OPT_NO_BLOCK', 'OPT_TCP_NODELAY',
-    'OPT_CONNECT_TIMEOUT', 'OPT_RETRY_TIMEOUT', 'OPT_DEAD_TIMEOUT', 'OPT_SEND_TIMEOUT', 'OPT_RECV_TIMEOUT',
-    'OPT_POLL_TIMEOUT', 'OPT_CACHE_LOOKUPS', 'OPT_SERVER_FAILURE_LIMIT', 'OPT_AUTO_EJECT_HOSTS', 'OPT_HASH_WITH_PREFIX_KEY',
+foreach (['OPT_HASH', 'OPT_DISTRIBUTION', 'OPT_LIBKETAMA_COMPATIBLE', 'OPT_BUFFER_WRITES', 'OPT_NO_BLOCK',
+    'OPT_TCP_NODELAY', 'OPT_CONNECT_TIMEOUT', 'OPT_RETRY_TIMEOUT', 'OPT_DEAD_TIMEOUT', 'OPT_SEND_TIMEOUT', 'OPT_RECV_TIMEOUT',
+    'OPT_POLL_TIMEOUT', 'OPT_CACHE_LOOKUPS', 'OPT_SERVER_FAILURE_LIMIT', 'OPT_AUTO_EJECT_HOSTS',
+    'OPT_HASH_WITH_PREFIX_KEY',
     'OPT_NOREPLY', 'OPT_SORT_HOSTS', 'OPT_VERIFY_KEY', 'OPT_USE_UDP', 'OPT_NUMBER_OF_REPLICAS',
     'OPT_RANDOMIZE_REPLICA_READ', 'OPT_REMOVE_FAILED_SERVERS', 'OPT_SERVER_TIMEOUT_LIMIT', 'OPT_TCP_KEEPALIVE',
     'OPT_PREFIX_KEY', 'OPT_STORE_RETRY_COUNT', 'OPT_LIBKETAMA_HASH'] as $name) {

@@ -49,7 +49,7 @@ fn run(bench: &Bench, side: Side) -> Result<String> {
     same(&tell(&bench.original)?, &tell(&bench.ours)?)
 }
 
-/// A line without what differs between two runs: times and counters, where in a source an error was seen, and by which client.
+/// A line without what differs between two runs: times and counters, and where and by which client an error was seen.
 fn without_chance(program: &str, line: &str) -> String {
     let line = line.split(" -> ").next().unwrap_or(line);
     // An error begins with the address of its client.

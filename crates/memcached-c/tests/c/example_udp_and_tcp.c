@@ -1,5 +1,5 @@
-/* The second example of Eric Lambert's "basic UDP support in libmemcached" (March 2009), between the two remarks. A block
- * is added, since it names two variables `value`. The datagram may arrive after the request that looks for it. */
+/* The second example of Eric Lambert's "basic UDP support in libmemcached" (March 2009), between the two remarks. A
+ * block is added, since it names two variables `value`. The datagram may come after the request that looks for it. */
 #include <libmemcached/memcached.h>
 #include <stdio.h>
 #include <stdlib.h>

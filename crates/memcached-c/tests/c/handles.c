@@ -150,7 +150,8 @@ static memcached_return_t on_cleanup(const memcached_st *client)
   return MEMCACHED_SUCCESS;
 }
 
-static memcached_return_t on_miss(const memcached_st *client, const char *key, size_t length, memcached_result_st *result)
+static memcached_return_t on_miss(const memcached_st *client, const char *key, size_t length,
+                                  memcached_result_st *result)
 {
   (void) client;
   say("a miss of %.*s", (int) length, key);
@@ -158,7 +159,8 @@ static memcached_return_t on_miss(const memcached_st *client, const char *key, s
   return memcached_result_set_value(result, S("made up"));
 }
 
-static memcached_return_t refuse_miss(const memcached_st *client, const char *key, size_t length, memcached_result_st *result)
+static memcached_return_t refuse_miss(const memcached_st *client, const char *key, size_t length,
+                                      memcached_result_st *result)
 {
   (void) client;
   (void) key;
