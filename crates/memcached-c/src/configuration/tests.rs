@@ -45,6 +45,7 @@ fn strings_are_read_as_libmemcached_reads_them() {
         ),
         ("foo", "unexpected STRING): last_token=STRING(325)"),
         ("--SERVER=a", "unexpected UNKNOWN, expecting IPADDRESS or HOSTNAME): last_token=SERVER(266)"),
+        ("--SERVER=ab", "unexpected UNKNOWN, expecting IPADDRESS or HOSTNAME): last_token=SERVER(266)"),
         (
             "--DISTRIBUTION=bogus",
             "unexpected STRING, expecting CONSISTENT or MODULA or RANDOM): last_token=STRING(325)",
