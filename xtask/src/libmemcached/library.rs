@@ -26,9 +26,9 @@ impl Library {
     pub(super) fn ours() -> Result<Self> {
         let target = shell::target_dir()?;
         let mut build =
-            shell::cargo(&["build", "--quiet", "--release", "--package", PACKAGE, "--target-dir"]);
+            shell::cargo(&["build", "--quiet", "--profile", PROFILE, "--package", PACKAGE, "--target-dir"]);
         shell::run(build.arg(&target))?;
-        Self::lay(target.join("release").join(FILE), "lib")
+        Self::lay(target.join(PROFILE).join(FILE), "lib")
     }
 
     /// Lays down a library of ours below the target directory, for the loader.
@@ -59,4 +59,6 @@ pub(super) fn work_dir() -> Result<PathBuf> {
 
 pub(super) const PACKAGE: &str = "larder-memcached-c";
 pub(super) const FILE: &str = "liblarder_memcached.so";
+/// The profile that it is shipped with.
+const PROFILE: &str = "c-library";
 const ALIASES: [&str; 3] = ["libmemcached.so.11", "libmemcachedutil.so.2", "libhashkit.so.2"];
