@@ -70,8 +70,7 @@ pub(crate) fn set_namespace(memc: &Memc, namespace: Option<&[u8]>) -> Return {
     }
     let old = core.namespace.take();
     // The binary protocol takes every byte.
-    options.verify_key = !options.binary;
-    options.binary = false;
+    options.verify_key = true;
     let checked = core.check_keys(&options, &[namespace]);
     core.namespace = old;
     if let Err(code) = checked {

@@ -112,7 +112,8 @@ static void servers(memcached_st *client)
   size_t bytes = 0;
   memcached_dump_fn dump = see_key;
   memcached_return_t rc = memcached_dump(client, &dump, &bytes, 1);
-  say("dump: %d, bytes of keys %zu", rc, bytes);
+  // Which items the server shows is its affair.
+  say("dump: %d, some: %d", rc, bytes > 0);
 }
 
 static void utilities(const char *server)
