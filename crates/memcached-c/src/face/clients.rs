@@ -50,6 +50,7 @@ export! {
     fn memcached_quit(memc: Memc) {
         if let Some((mut session, options)) = query(&memc) {
             session.core.quit(&options);
+            session.core.errors.clear();
         }
     }
 

@@ -20,7 +20,7 @@ static void try(const char *server, const char *user, const char *password, bool
   } else {
     say("set: %d", memcached_set(client, S("a"), S("x"), 0, 1));
   }
-  told(client, "logout", memcached_destroy_sasl_auth_data(client));
+  say("logout: %d", memcached_destroy_sasl_auth_data(client));
   memcached_free(client);
 }
 
