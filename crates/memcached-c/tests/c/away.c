@@ -48,7 +48,7 @@ static void buffered(void)
   told(client, "without blocking", memcached_set(client, S("a"), S("x"), 0, 0));
   memcached_free(client);
   client = memcached_create(NULL);
-  memcached_server_add_unix_socket(client, "/no/such/socket");
+  memcached_server_add_unix_socket(client, "/tmp/no/such/socket");
   told(client, "a socket that is not there", memcached_set(client, S("a"), S("x"), 0, 0));
   got(client, "a");
   memcached_free(client);

@@ -94,8 +94,8 @@ static const char *const bad[] = {
   "-SERVER=localhost",
   "--SERVER=localhost --POOL-MIN=many",
   "--SERVER=localhost --CONFIGURE-FILE",
-  "--SERVER=localhost --CONFIGURE-FILE=\"/no/such/file\"",
-  "--SERVER=localhost --INCLUDE=\"/no/such/file\"",
+  "--SERVER=localhost --CONFIGURE-FILE=\"/tmp/no/such/file\"",
+  "--SERVER=localhost --INCLUDE=\"/tmp/no/such/file\"",
   "--SERVER=localhost b",
   "--SOCKET=tmp",
 };

@@ -123,8 +123,8 @@ static void lists(void)
   memcached_server_push(client, list);
   memcached_server_push(client, list);
   memcached_server_add(client, NULL, 0);
-  memcached_server_add(client, "/a/path", 0);
-  memcached_server_add_unix_socket(client, "/another/path");
+  memcached_server_add(client, "/tmp/a", 0);
+  memcached_server_add_unix_socket(client, "/tmp/another");
   for (uint32_t at = 0; at < memcached_server_count(client); at++) {
     const memcached_instance_st *server = memcached_server_instance_by_position(client, at);
     say("%s:%d %s", memcached_server_name(server), memcached_server_port(server), memcached_server_type(server));

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
   fails(argv[1], options);
   fails(argv[1], "--TLS");
   fails(argv[1], "");
-  fails(argv[1], "--TLS-CA=/no/such/file");
+  fails(argv[1], "--TLS-CA=/tmp/no/such/file");
   snprintf(options, sizeof options, "--SERVER=%s --TLS-CA=\"%s\" --POOL-MIN=1 --POOL-MAX=3", argv[1], argv[2]);
   memcached_pool_st *pool = memcached_pool(options, strlen(options));
   same("a pool", pool != NULL, NULL);
