@@ -53,6 +53,7 @@
 //! # }
 //! ```
 
+mod attempts;
 mod builder;
 mod bulk;
 mod changes;
@@ -67,10 +68,12 @@ mod reads;
 mod recache;
 mod reply;
 mod request;
+mod servers;
 mod share;
 mod socket;
+mod topology;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -81,14 +84,13 @@ pub use bulk::{BulkFailure, Found, GetMany};
 pub use changes::StoreOptions;
 use key::WireKey;
 pub use noreply::Noreply;
-use pool::Pool;
 pub use recache::{MetaItem, Recache};
-use reply::{Answer, Failure, Reply};
+use reply::{Answer, Reply};
 use request::Request;
+use topology::Topology;
 
 use crate::codec::{Protocol, Violation, ViolationKind};
-use crate::ring::Ring;
-use crate::{Address, Error, Server};
+use crate::{Address, Error};
 
 /// A client of any number of servers. All clones share its connections, which are closed with the last of them.
 ///
@@ -107,8 +109,15 @@ pub struct AsyncClient {
 #[derive(Debug)]
 struct Shared {
     settings: Arc<Settings>,
-    ring: Ring,
-    pools: Vec<Pool>,
+    topology: RwLock<Arc<Topology>>,
+}
+
+impl Shared {
+    /// The servers at this moment.
+    fn topology(&self) -> Arc<Topology> {
+        // Nothing under the lock panics.
+        Arc::clone(&self.topology.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl AsyncClient {
@@ -128,16 +137,6 @@ impl AsyncClient {
         Self { shared: Arc::clone(&self.shared), timeout }
     }
 
-    /// The servers, in order.
-    pub fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.shared.pools.iter().map(|pool| &pool.server)
-    }
-
-    /// The server of a key. `None`: there is no server.
-    pub fn server_of(&self, key: impl AsRef<[u8]>) -> Option<&Server> {
-        self.shared.ring.server_of(key.as_ref()).map(|index| &self.shared.pools[index].server)
-    }
-
     fn protocol(&self) -> Protocol {
         self.shared.settings.protocol
     }
@@ -152,62 +151,19 @@ impl AsyncClient {
         WireKey::new(key, self.protocol())
     }
 
-    /// The pool of a key's server.
-    fn pool_of(&self, key: &[u8]) -> Result<&Pool, Error> {
-        self.shared.ring.server_of(key).map(|index| &self.shared.pools[index]).ok_or(Error::NoServers)
-    }
-
     /// Asks the server of a key. A refusal is an error.
     async fn ask(&self, key: &[u8], request: Request) -> Result<Reply, Error> {
-        self.ask_until(self.deadline(), self.pool_of(key)?, request, false).await
+        self.ask_until(self.deadline(), key, request, false).await
     }
 
     async fn ask_until(
         &self,
         deadline: Instant,
-        pool: &Pool,
+        key: &[u8],
         request: Request,
         is_quiet: bool,
     ) -> Result<Reply, Error> {
-        let is_read = request.is_read();
-        let request = Arc::new(request);
-        let mut attempts = Attempts::new(self.shared.settings.retries, is_read);
-        loop {
-            match pool.ask(&request, is_quiet, None, deadline).await {
-                Ok(Reply { answer: Answer::Refused(kind, text), .. }) => {
-                    return Err(Error::Refused { kind, text });
-                }
-                Ok(reply) => return Ok(reply),
-                Err(failure) => attempts.again(failure)?,
-            }
-        }
-    }
-}
-
-/// How often a request may still be sent again.
-struct Attempts {
-    left: u32,
-    is_read: bool,
-}
-
-impl Attempts {
-    fn new(retries: u32, is_read: bool) -> Self {
-        Self { left: retries, is_read }
-    }
-
-    /// What to tell of a failure; `Ok`: the request may be sent again.
-    fn again(&mut self, failure: Failure) -> Result<(), Error> {
-        let Failure { error, was_sent } = failure;
-        if was_sent && !self.is_read {
-            return Err(Error::Unknown(Box::new(error)));
-        }
-        let may_pass =
-            matches!(error, Error::Closed | Error::Io(_) | Error::Violation(_) | Error::Interrupted(_));
-        if !may_pass || self.left == 0 {
-            return Err(error);
-        }
-        self.left -= 1;
-        Ok(())
+        self.shared.topology().ask(key, &Arc::new(request), is_quiet, deadline).await
     }
 }
 

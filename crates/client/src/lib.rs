@@ -24,7 +24,7 @@
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
 //! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
-//! | [`ring`] | the placement that clients of this crate use |
+//! | [`policy`] | where requests go while servers are away; no I/O |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
 //! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
@@ -42,7 +42,7 @@ pub mod codec;
 pub mod error;
 pub mod login;
 pub mod placement;
-pub mod ring;
+pub mod policy;
 pub mod server;
 pub mod stream;
 pub mod ttl;
@@ -56,6 +56,7 @@ pub use codec::{Pipeline, Protocol};
 pub use error::Error;
 pub use login::Login;
 pub use placement::{Distribution, Placement};
+pub use policy::FailurePolicy;
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
 pub use ttl::Ttl;

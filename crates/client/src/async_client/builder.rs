@@ -1,12 +1,12 @@
 //! Settings of a client.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use super::pool::Pool;
+use super::topology::Topology;
 use super::{AsyncClient, Shared};
 use crate::codec::Protocol;
-use crate::ring::Ring;
+use crate::policy::{CircuitBreaker, FailurePolicy, Router};
 use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 
 /// Builds an [`AsyncClient`].
@@ -14,6 +14,8 @@ use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 pub struct AsyncBuilder {
     servers: Vec<Server>,
     placement: Placement,
+    policy: FailurePolicy,
+    breaker: Option<CircuitBreaker>,
     settings: Settings,
 }
 
@@ -81,6 +83,24 @@ impl AsyncBuilder {
     #[must_use]
     pub fn placement(mut self, placement: impl Into<Placement>) -> Self {
         self.placement = placement.into();
+        self
+    }
+
+    /// Sets what becomes of requests while their server is away. Default: [`FailurePolicy::Error`]. With any other a
+    /// server that fails is ejected for a while, as [`AsyncBuilder::circuit_breaker`] says.
+    #[must_use]
+    pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets when a server is ejected, and for how long, so that one that is away does not cost each request its time.
+    /// Default: [`CircuitBreaker::default`] with a [failure policy](AsyncBuilder::failure_policy), and none without.
+    /// The probe is the request `version`, aside from other requests. Futures that are dropped before their time tell
+    /// nothing of a server: rather set [`AsyncBuilder::timeout`].
+    #[must_use]
+    pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
+        self.breaker = Some(breaker);
         self
     }
 
@@ -166,12 +186,13 @@ impl AsyncBuilder {
 
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> AsyncClient {
-        let ring = Ring::new(&self.servers, self.placement);
+        let has_policy = self.policy != FailurePolicy::Error;
+        let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
+        let router = Router::new(&self.servers, self.placement, self.policy, breaker);
         let settings = Arc::new(self.settings);
-        let pool = |server| Pool::new(server, Arc::clone(&settings));
-        let pools = self.servers.into_iter().map(pool).collect();
         let timeout = settings.timeout;
-        AsyncClient { shared: Arc::new(Shared { settings, ring, pools }), timeout }
+        let topology = RwLock::new(Arc::new(Topology::new(router, Arc::clone(&settings), &[])));
+        AsyncClient { shared: Arc::new(Shared { settings, topology }), timeout }
     }
 }
 

@@ -10,11 +10,14 @@ use futures_util::stream::{FuturesUnordered, Stream, StreamExt, iter};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::attempts::Attempts;
 use super::changes::{StoreOptions, deleted, store_outcome};
 use super::connection::Credit;
+use super::key::WireKey;
 use super::request::Request;
 use super::share::{Delivery, Share};
-use super::{Answer, AsyncClient, Attempts, Reply};
+use super::topology::Topology;
+use super::{Answer, AsyncClient, Reply};
 use crate::client::{Item, StoreOutcome};
 use crate::{Address, Error, Ttl};
 
@@ -91,79 +94,39 @@ impl AsyncClient {
     fn get_many_with<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>, with_cas: bool) -> GetMany {
         let deadline = self.deadline();
         let (sender, arrivals) = mpsc::unbounded_channel();
-        // By server, and by how keys are written.
-        let mut shares: HashMap<usize, [Vec<Share>; 2]> = HashMap::new();
+        let topology = self.shared.topology();
+        let mut shares = Shares::default();
+        let mut ejected: HashMap<Address, Vec<usize>> = HashMap::new();
         let mut count = 0;
         for (place, key) in keys.into_iter().enumerate() {
-            let key = key.as_ref();
             count = place + 1;
-            let server = self.shared.ring.server_of(key).ok_or(Error::NoServers);
-            match self.key(key).and_then(|key| Ok((key, server?))) {
-                Ok((key, server)) => {
-                    let shares = &mut shares.entry(server).or_default()[usize::from(key.is_base64)];
-                    match shares.last_mut().filter(|share| share.len() < SHARE_KEYS) {
-                        Some(share) => share.push(key, place),
-                        None => {
-                            let mut share = Share::new(key.is_base64);
-                            share.push(key, place);
-                            shares.push(share);
-                        }
-                    }
-                }
+            let mut attempts = Attempts::new(0, true);
+            let key = self.key(key.as_ref());
+            match key.and_then(|key| Ok((topology.route(&key.original(), &mut attempts)?, key))) {
+                Ok((server, key)) => shares.push(server, key, place),
+                Err(error) if topology.hides(&error) => {}
+                Err(Error::Ejected(address)) => ejected.entry(address).or_default().push(place),
                 Err(error) => {
                     let failure = BulkFailure { places: vec![place], address: None, error };
                     let _ = sender.send(Arrival::Failure(failure));
                 }
             }
         }
+        for (address, places) in ejected {
+            let error = Error::Ejected(address.clone());
+            let _ = sender.send(Arrival::Failure(BulkFailure { places, address: Some(address), error }));
+        }
         let servers = FuturesUnordered::new();
-        for (server, shares) in shares {
-            let (client, sender) = (self.clone(), sender.clone());
+        for (server, shares) in shares.0 {
+            let bulk = Bulk { topology: Arc::clone(&topology), with_cas, deadline, arrivals: sender.clone() };
+            let retries = self.shared.settings.retries;
             servers.push(Box::pin(async move {
-                let ask = |share| client.ask_share(server, share, with_cas, deadline, &sender);
+                let ask = |share| bulk.ask_share(server, share, Attempts::new(retries, true));
                 let mut asked = iter(shares.into_iter().flatten()).map(ask).buffer_unordered(SHARES_AT_ONCE);
                 while let Some(()) = asked.next().await {}
             }) as Pin<Box<dyn Future<Output = ()> + Send>>);
         }
         GetMany { servers, arrivals, keys: count }
-    }
-
-    /// Asks for the keys of a share, again for those that are missing when a connection ends.
-    async fn ask_share(
-        &self,
-        server: usize,
-        share: Share,
-        with_cas: bool,
-        deadline: Instant,
-        arrivals: &mpsc::UnboundedSender<Arrival>,
-    ) {
-        let pool = &self.shared.pools[server];
-        let share = Arc::new(share);
-        let mut attempts = Attempts::new(self.shared.settings.retries, true);
-        let error = loop {
-            let positions = share.undelivered();
-            if positions.is_empty() {
-                return;
-            }
-            let delivery = Delivery {
-                share: Arc::clone(&share),
-                positions: Arc::clone(&positions),
-                arrivals: arrivals.clone(),
-            };
-            let request = Arc::new(Request::MultiGet { share: Arc::clone(&share), positions, with_cas });
-            match pool.ask(&request, false, Some(delivery), deadline).await {
-                Ok(Reply { answer: Answer::Refused(kind, text), .. }) => break Error::Refused { kind, text },
-                Ok(_) => return,
-                Err(failure) => {
-                    if let Err(error) = attempts.again(failure) {
-                        break error;
-                    }
-                }
-            }
-        };
-        let address = Some(pool.server.address.clone());
-        let failure = BulkFailure { places: share.fail(), address, error };
-        let _ = arrivals.send(Arrival::Failure(failure));
     }
 
     /// Stores many values, unconditionally, on all servers at once. The results are in the order of the items, which
@@ -176,8 +139,7 @@ impl AsyncClient {
         let options = StoreOptions { ttl: ttl.into(), ..StoreOptions::default() };
         let requests = items.into_iter().map(|(key, value)| {
             let key = key.as_ref();
-            self.store_request(key, value.into(), options)
-                .and_then(|request| Ok((self.server_index(key)?, request)))
+            self.store_request(key, value.into(), options).map(|request| (key.to_vec(), request))
         });
         let stored = |reply: &Reply| match store_outcome(reply)? {
             StoreOutcome::Stored => Ok(()),
@@ -194,37 +156,138 @@ impl AsyncClient {
     ) -> Vec<Result<bool, Error>> {
         let requests = keys.into_iter().map(|key| {
             let request = Request::Delete { key: self.key(key.as_ref())?, compare: None, invalidate: None };
-            Ok((self.server_index(key.as_ref())?, request))
+            Ok((key.as_ref().to_vec(), request))
         });
         self.ask_for_all(requests, deleted).await
-    }
-
-    fn server_index(&self, key: &[u8]) -> Result<usize, Error> {
-        self.shared.ring.server_of(key).ok_or(Error::NoServers)
     }
 
     /// Sends all requests, each to its server. The results are in their order.
     async fn ask_for_all<R>(
         &self,
-        requests: impl Iterator<Item = Result<(usize, Request), Error>>,
+        requests: impl Iterator<Item = Result<(Vec<u8>, Request), Error>>,
         read: fn(&Reply) -> Result<R, Error>,
     ) -> Vec<Result<R, Error>> {
         let deadline = self.deadline();
-        let ask = |(index, request): (usize, Result<(usize, Request), Error>)| async move {
+        let ask = |(index, request): (usize, Result<(Vec<u8>, Request), Error>)| async move {
             let result = match request {
-                Ok((server, request)) => {
-                    let pool = &self.shared.pools[server];
-                    self.ask_until(deadline, pool, request, false).await.and_then(|reply| read(&reply))
+                Ok((key, request)) => {
+                    self.ask_until(deadline, &key, request, false).await.and_then(|reply| read(&reply))
                 }
                 Err(error) => Err(error),
             };
             (index, result)
         };
-        let at_once = CHANGES_AT_ONCE * self.shared.pools.len().max(1);
+        let at_once = CHANGES_AT_ONCE * self.shared.topology().pools.len().max(1);
         let mut results: Vec<_> =
             iter(requests.enumerate()).map(ask).buffer_unordered(at_once).collect().await;
         results.sort_unstable_by_key(|(index, _)| *index);
         results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// Keys by server, and by how they are written.
+#[derive(Default)]
+struct Shares(HashMap<usize, [Vec<Share>; 2]>);
+
+impl Shares {
+    fn push(&mut self, server: usize, key: WireKey, place: usize) {
+        let shares = &mut self.0.entry(server).or_default()[usize::from(key.is_base64)];
+        match shares.last_mut().filter(|share| share.len() < SHARE_KEYS) {
+            Some(share) => share.push(key, place),
+            None => {
+                let mut share = Share::new(key.is_base64);
+                share.push(key, place);
+                shares.push(share);
+            }
+        }
+    }
+}
+
+/// What is the same for all keys of a get of many.
+struct Bulk {
+    topology: Arc<Topology>,
+    with_cas: bool,
+    deadline: Instant,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+}
+
+impl Bulk {
+    /// Asks for the keys of a share, again for those that are missing when a connection ends, elsewhere if the policy
+    /// says so.
+    async fn ask_share(&self, server: usize, share: Share, attempts: Attempts) {
+        let mut waiting = vec![(server, share, attempts)];
+        while let Some((server, share, mut attempts)) = waiting.pop() {
+            let share = Arc::new(share);
+            let failed_before = attempts.failed.len();
+            let Err(error) = self.ask_server(server, &share, &mut attempts).await else { continue };
+            let mut failed = Vec::new();
+            if attempts.failed.len() > failed_before {
+                waiting.extend(self.elsewhere(&share, &attempts, &mut failed));
+            } else {
+                failed.extend(share.give_up().into_iter().map(|(_, place)| place));
+            }
+            if failed.is_empty() || self.topology.hides(&error) {
+                continue;
+            }
+            let address = Some(self.topology.pools[server].address.clone());
+            let _ = self.arrivals.send(Arrival::Failure(BulkFailure { places: failed, address, error }));
+        }
+    }
+
+    /// The keys that have not come, by the servers that are to be asked next. `failed`: the others.
+    fn elsewhere(
+        &self,
+        share: &Share,
+        attempts: &Attempts,
+        failed: &mut Vec<usize>,
+    ) -> Vec<(usize, Share, Attempts)> {
+        let mut shares = Shares::default();
+        for (key, place) in share.give_up() {
+            let mut next = attempts.continued();
+            match self.topology.route(&key.original(), &mut next) {
+                Ok(server) => shares.push(server, key.clone(), place),
+                Err(_) => failed.push(place),
+            }
+        }
+        let shares = shares
+            .0
+            .into_iter()
+            .flat_map(|(server, shares)| shares.into_iter().flatten().map(move |share| (server, share)));
+        shares.map(|(server, share)| (server, share, attempts.continued())).collect()
+    }
+
+    /// `Err`: some keys have not come, and are not to be asked for here again.
+    async fn ask_server(
+        &self,
+        server: usize,
+        share: &Arc<Share>,
+        attempts: &mut Attempts,
+    ) -> Result<(), Error> {
+        loop {
+            let positions = share.undelivered();
+            if positions.is_empty() {
+                return Ok(());
+            }
+            let delivery = Delivery {
+                share: Arc::clone(share),
+                positions: Arc::clone(&positions),
+                arrivals: self.arrivals.clone(),
+            };
+            let request = Request::MultiGet { share: Arc::clone(share), positions, with_cas: self.with_cas };
+            let request = Arc::new(request);
+            match self.topology.ask_server(server, &request, false, Some(delivery), self.deadline).await {
+                Ok(Reply { answer: Answer::Refused(kind, text), .. }) => {
+                    return Err(Error::Refused { kind, text });
+                }
+                Ok(_) => return Ok(()),
+                Err(failure) => {
+                    self.topology.again(attempts, server, failure, self.deadline)?;
+                    if let Some(error) = attempts.last.take() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
     }
 }
 

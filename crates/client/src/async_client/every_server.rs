@@ -68,10 +68,10 @@ impl AsyncClient {
         read: impl Fn(Reply) -> Result<R, Error>,
     ) -> ByServer<R> {
         let deadline = self.deadline();
-        let ask = async |pool| self.ask_until(deadline, pool, request()?, false).await.and_then(&read);
-        let pools = &self.shared.pools;
-        let results = join_all(pools.iter().map(ask)).await;
-        pools.iter().map(|pool| pool.server.address.clone()).zip(results).collect()
+        let topology = &self.shared.topology();
+        let ask = async |server| topology.ask_directly(server, request()?, deadline).await.and_then(&read);
+        let results = join_all((0..topology.pools.len()).map(ask)).await;
+        topology.pools.iter().map(|pool| pool.address.clone()).zip(results).collect()
     }
 }
 

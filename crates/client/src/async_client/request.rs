@@ -52,6 +52,11 @@ impl Request {
         }
     }
 
+    /// True if it can find nothing, and does no more.
+    pub(super) fn is_plain_get(&self) -> bool {
+        matches!(self, Self::Get { .. }) && self.is_read()
+    }
+
     /// About what it takes in the buffers.
     pub(super) fn bytes(&self) -> usize {
         let bytes = match self {

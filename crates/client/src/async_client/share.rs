@@ -46,9 +46,9 @@ impl Share {
         (0..self.keys.len()).filter(is_open).collect()
     }
 
-    /// Gives up all others, and returns their positions among all keys.
-    pub(super) fn fail(&self) -> Vec<usize> {
-        self.keys.iter().filter(|key| key.settle()).map(|key| key.place).collect()
+    /// Gives up all others, and returns them with their positions among all keys.
+    pub(super) fn give_up(&self) -> Vec<(&WireKey, usize)> {
+        self.keys.iter().filter(|key| key.settle()).map(|key| (&key.key, key.place)).collect()
     }
 
     /// The key at this position.

@@ -4,4 +4,5 @@ mod chaos;
 mod commands;
 mod doors;
 mod faults;
+mod policies;
 mod servers;
