@@ -72,10 +72,12 @@ mod servers;
 mod share;
 mod socket;
 mod topology;
+mod warm_up;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use builder::AsyncBuilder;
@@ -109,14 +111,33 @@ pub struct AsyncClient {
 #[derive(Debug)]
 struct Shared {
     settings: Arc<Settings>,
-    topology: RwLock<Arc<Topology>>,
+    current: RwLock<Entry>,
+}
+
+/// The servers at a moment. While somebody has it, requests over them may be under way.
+#[derive(Clone, Debug)]
+struct Entry {
+    topology: Arc<Topology>,
+    /// Closed with the last entry.
+    stay: Arc<watch::Sender<()>>,
 }
 
 impl Shared {
-    /// The servers at this moment.
-    fn topology(&self) -> Arc<Topology> {
+    /// For a request, which is made before this is dropped.
+    fn enter(&self) -> Entry {
         // Nothing under the lock panics.
-        Arc::clone(&self.topology.read().unwrap_or_else(PoisonError::into_inner))
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For what need not be waited for.
+    fn topology(&self) -> Arc<Topology> {
+        self.enter().topology
+    }
+}
+
+impl Entry {
+    fn new(topology: Topology) -> Self {
+        Self { topology: Arc::new(topology), stay: Arc::new(watch::Sender::new(())) }
     }
 }
 
@@ -163,7 +184,12 @@ impl AsyncClient {
         request: Request,
         is_quiet: bool,
     ) -> Result<Reply, Error> {
-        self.shared.topology().ask(key, &Arc::new(request), is_quiet, deadline).await
+        let entry = self.shared.enter();
+        let request = Arc::new(request);
+        if entry.topology.warm_up.is_none() {
+            return entry.topology.ask(key, &request, is_quiet, deadline).await;
+        }
+        Box::pin(entry.topology.ask_and_warm(key, &request, is_quiet, &entry.stay, deadline)).await
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::topology::Topology;
-use super::{AsyncClient, Shared};
+use super::{AsyncClient, Entry, Shared};
 use crate::codec::Protocol;
 use crate::policy::{CircuitBreaker, FailurePolicy, Router};
 use crate::{Distribution, Login, Placement, Server, Servers, Tls};
@@ -29,6 +29,7 @@ pub(super) struct Settings {
     pub connections_max: usize,
     pub limits: Limits,
     pub value_bytes_max: usize,
+    pub warm_up: Option<Duration>,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
 }
@@ -52,6 +53,7 @@ impl Default for Settings {
             connections_max: 2,
             limits: Limits { requests: 1024, buffered_bytes: 16 << 20 },
             value_bytes_max: 64 << 20,
+            warm_up: None,
             tls: None,
             login: None,
         }
@@ -101,6 +103,22 @@ impl AsyncBuilder {
     #[must_use]
     pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
         self.breaker = Some(breaker);
+        self
+    }
+
+    /// For so long after [`AsyncClient::set_servers`] values are looked for at the old places of keys as well, so that
+    /// new servers do not begin with misses. Only in the meta protocol. Default: not at all.
+    ///
+    /// A get that finds nothing at the new place of a key moves the value from the old one, with its flags and the rest
+    /// of its time to live. A change deletes at the old place first. An old server is asked no more after the first
+    /// request to it has failed. So no old value is ever read by this client.
+    ///
+    /// Other processes should get the new list at about the same time. Those that have it already are safe from each
+    /// other, but for a moment: a value that one moves while another deletes it can be read until the first has looked
+    /// at the old place once more, and an `add` whose reply is lost may come after a later delete.
+    #[must_use]
+    pub fn warm_up(mut self, time: Duration) -> Self {
+        self.settings.warm_up = Some(time).filter(|time| !time.is_zero());
         self
     }
 
@@ -191,8 +209,8 @@ impl AsyncBuilder {
         let router = Router::new(&self.servers, self.placement, self.policy, breaker);
         let settings = Arc::new(self.settings);
         let timeout = settings.timeout;
-        let topology = RwLock::new(Arc::new(Topology::new(router, Arc::clone(&settings), &[])));
-        AsyncClient { shared: Arc::new(Shared { settings, topology }), timeout }
+        let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
+        AsyncClient { shared: Arc::new(Shared { settings, current }), timeout }
     }
 }
 

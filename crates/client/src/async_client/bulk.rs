@@ -41,7 +41,7 @@ pub struct GetMany {
 #[derive(Debug)]
 pub(super) enum Arrival {
     /// The position of a key, its value, and the room that it takes until it is taken.
-    Value(usize, Item, Credit),
+    Value(usize, Item, Option<Credit>),
     Failure(BulkFailure),
 }
 
@@ -118,7 +118,8 @@ impl AsyncClient {
         }
         let servers = FuturesUnordered::new();
         for (server, shares) in shares.0 {
-            let bulk = Bulk { topology: Arc::clone(&topology), with_cas, deadline, arrivals: sender.clone() };
+            let (client, topology, arrivals) = (self.clone(), Arc::clone(&topology), sender.clone());
+            let bulk = Bulk { client, topology, with_cas, deadline, arrivals };
             let retries = self.shared.settings.retries;
             servers.push(Box::pin(async move {
                 let ask = |share| bulk.ask_share(server, share, Attempts::new(retries, true));
@@ -205,6 +206,7 @@ impl Shares {
 
 /// What is the same for all keys of a get of many.
 struct Bulk {
+    client: AsyncClient,
     topology: Arc<Topology>,
     with_cas: bool,
     deadline: Instant,
@@ -219,7 +221,10 @@ impl Bulk {
         while let Some((server, share, mut attempts)) = waiting.pop() {
             let share = Arc::new(share);
             let failed_before = attempts.failed.len();
-            let Err(error) = self.ask_server(server, &share, &mut attempts).await else { continue };
+            let Err(error) = self.ask_server(server, &share, &mut attempts).await else {
+                self.ask_old_servers(&share).await;
+                continue;
+            };
             let mut failed = Vec::new();
             if attempts.failed.len() > failed_before {
                 waiting.extend(self.elsewhere(&share, &attempts, &mut failed));
@@ -232,6 +237,29 @@ impl Bulk {
             let address = Some(self.topology.pools[server].address.clone());
             let _ = self.arrivals.send(Arrival::Failure(BulkFailure { places: failed, address, error }));
         }
+    }
+
+    /// Looks for keys that were not found, and have moved, at their old places.
+    async fn ask_old_servers(&self, share: &Share) {
+        let Some(warm_up) = &self.topology.warm_up else { return };
+        let ask = |(key, place): (&WireKey, usize)| {
+            let key = key.clone();
+            async move {
+                let original = key.original().into_owned();
+                let get = Request::Get { key, with_cas: self.with_cas, exptime: None, recache: None };
+                let arrival = match self.client.ask_until(self.deadline, &original, get, false).await {
+                    Ok(Reply { found: Some(found), .. }) => Arrival::Value(place, found.item, None),
+                    Ok(_) => return,
+                    Err(error) => Arrival::Failure(BulkFailure { places: vec![place], address: None, error }),
+                };
+                let _ = self.arrivals.send(arrival);
+            }
+        };
+        let is_moved =
+            |(key, _): &(&WireKey, usize)| warm_up.old_server_of(&key.original(), &self.topology).is_some();
+        let moved: Vec<_> = share.give_up().into_iter().filter(is_moved).collect();
+        let mut asked = iter(moved).map(ask).buffer_unordered(SHARE_KEYS);
+        while let Some(()) = asked.next().await {}
     }
 
     /// The keys that have not come, by the servers that are to be asked next. `failed`: the others.

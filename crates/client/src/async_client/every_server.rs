@@ -16,6 +16,7 @@ impl AsyncClient {
     pub async fn flush_all(&self, delay: Duration) -> ByServer<()> {
         let delay_secs = secs_rounded_up(delay);
         let is_ok = |reply: Reply| if let Answer::Ok = reply.answer { Ok(()) } else { Err(impossible()) };
+        self.end_warm_up().await;
         self.ask_every_server(|| Ok(Request::FlushAll { delay_secs }), is_ok).await
     }
 
@@ -33,6 +34,7 @@ impl AsyncClient {
             }
             Ok(Request::FlushPrefix { prefix: prefix.to_owned(), delay_secs })
         };
+        self.end_warm_up().await;
         let is_flushed = |reply: Reply| match reply.answer {
             Answer::Ok => Ok(true),
             Answer::NotFound => Ok(false),
@@ -60,6 +62,13 @@ impl AsyncClient {
             if is_line { Ok(Request::Stats { group: group.to_owned() }) } else { Err(Error::InvalidKey) }
         };
         self.ask_every_server(request, |reply| Ok(reply.stats)).await
+    }
+
+    /// What is flushed does not come back from an old place.
+    async fn end_warm_up(&self) {
+        if let Some(warm_up) = &self.shared.topology().warm_up {
+            warm_up.end(self.deadline()).await;
+        }
     }
 
     async fn ask_every_server<R>(

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::AsyncClient;
 use super::topology::Topology;
+use super::warm_up::WarmUp;
+use super::{AsyncClient, Entry};
 use crate::policy::ServerState;
-use crate::{Server, Servers};
+use crate::{Error, Protocol, Server, Servers};
 
 impl AsyncClient {
     /// The servers, in order.
@@ -27,12 +28,37 @@ impl AsyncClient {
 
     /// Replaces the servers, for all clones. Requests that are under way finish where they were sent; connections to
     /// servers that stay are kept. What is known of a server that stays is known still.
-    pub fn set_servers(&self, servers: &Servers) {
-        let mut current = self.shared.topology.write().unwrap_or_else(PoisonError::into_inner);
-        if current.router.servers()[..] == servers.0[..] {
-            return;
+    ///
+    /// With [`AsyncBuilder::warm_up`](super::AsyncBuilder::warm_up), values of keys that have moved are still found for
+    /// a while.
+    ///
+    /// A server that has been in the list before may have old values: flush it before it comes back.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: a warm-up is set, and the protocol cannot have one. Nothing has changed.
+    pub fn set_servers(&self, servers: &Servers) -> Result<(), Error> {
+        let settings = &self.shared.settings;
+        if settings.warm_up.is_some() && settings.protocol != Protocol::Meta {
+            return Err(Error::Unsupported(
+                "only the meta protocol tells times to live: there is no warm-up",
+            ));
         }
-        let router = current.router.with_servers(&servers.0);
-        *current = Arc::new(Topology::new(router, Arc::clone(&self.shared.settings), &current.pools));
+        let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
+        let old = Arc::clone(&current.topology);
+        if old.router.servers()[..] == servers.0[..] {
+            return Ok(());
+        }
+        let mut topology =
+            Topology::new(old.router.with_servers(&servers.0), Arc::clone(settings), &old.pools);
+        let earlier = old.warm_up.iter().flat_map(WarmUp::undrained);
+        let undrained = earlier.chain([current.stay.subscribe()]).collect();
+        topology.warm_up = settings.warm_up.map(|time| {
+            // Without what that one has replaced.
+            let router = old.router.with_servers(old.router.servers());
+            let old = Topology::new(router, Arc::clone(settings), &old.pools);
+            WarmUp::new(Arc::new(old), time, undrained)
+        });
+        *current = Entry::new(topology);
+        Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl Delivery {
         let Some(&position) = self.positions.get(index as usize) else { return };
         let Some(key) = self.share.keys.get(position) else { return };
         if key.settle() {
-            let _ = self.arrivals.send(Arrival::Value(key.place, item, credit));
+            let _ = self.arrivals.send(Arrival::Value(key.place, item, Some(credit)));
         }
     }
 }

@@ -11,6 +11,7 @@ use super::pool::Pool;
 use super::reply::{Answer, Failure, Found, Reply};
 use super::request::Request;
 use super::share::Delivery;
+use super::warm_up::WarmUp;
 use crate::policy::{FailurePolicy, Route, Router, is_failure};
 use crate::{Error, Server};
 
@@ -20,6 +21,7 @@ pub(super) struct Topology {
     pub router: Router,
     /// One for each server, in order.
     pub pools: Vec<Arc<Pool>>,
+    pub warm_up: Option<WarmUp>,
     settings: Arc<Settings>,
 }
 
@@ -32,7 +34,7 @@ impl Topology {
             same.map_or_else(new, Arc::clone)
         };
         let pools = router.servers().iter().map(pool).collect();
-        Self { router, pools, settings }
+        Self { router, pools, warm_up: None, settings }
     }
 
     /// Asks the server of a key, or another one if the policy says so. A refusal is an error.

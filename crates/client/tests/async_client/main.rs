@@ -6,3 +6,4 @@ mod doors;
 mod faults;
 mod policies;
 mod servers;
+mod warm_up;
