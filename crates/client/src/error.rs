@@ -46,6 +46,8 @@ pub enum Error {
     NoServers,
     /// The server of the key is [ejected](crate::policy), and the policy has no other one: nothing was sent.
     Ejected(Address),
+    /// `AsyncClient`: the list of servers could not be looked up, for this reason.
+    Discovery(String),
 }
 
 /// Why a connection was closed that has served other requests as well.
@@ -114,6 +116,7 @@ impl fmt::Display for Error {
                 f.write_str("a key must have 1 to 250 bytes, and neither spaces nor control characters")
             }
             Self::NoServers => f.write_str("there is no server"),
+            Self::Discovery(reason) => f.write_str(reason),
             Self::Ejected(address) => write!(f, "{address} has failed, and is not asked for a while"),
         }
     }

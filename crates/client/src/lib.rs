@@ -23,6 +23,7 @@
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
+//! | [`discovery`] | where lists of servers come from |
 //! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
 //! | [`policy`] | where requests go while servers are away; no I/O |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
@@ -39,6 +40,7 @@ pub mod address;
 pub mod async_client;
 pub mod client;
 pub mod codec;
+pub mod discovery;
 pub mod error;
 pub mod login;
 pub mod placement;

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod commands;
+mod discovery;
 mod doors;
 mod faults;
 mod policies;
