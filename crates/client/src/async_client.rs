@@ -67,6 +67,7 @@ mod noreply;
 mod pool;
 mod reads;
 mod recache;
+mod replicas;
 mod reply;
 mod request;
 mod servers;
@@ -89,6 +90,7 @@ pub use discovery::ServerWatch;
 use key::WireKey;
 pub use noreply::Noreply;
 pub use recache::{MetaItem, Recache};
+pub use replicas::{ReadRule, Replication, WriteRule};
 use reply::{Answer, Reply};
 use request::Request;
 use topology::Topology;
@@ -187,6 +189,10 @@ impl AsyncClient {
         is_quiet: bool,
     ) -> Result<Reply, Error> {
         let entry = self.shared.enter();
+        if let Some(replication) = self.shared.settings.replication {
+            let asked = entry.topology.ask_replicas(replication, key, request, is_quiet, deadline);
+            return Box::pin(asked).await;
+        }
         let request = Arc::new(request);
         if entry.topology.warm_up.is_none() {
             return entry.topology.ask(key, &request, is_quiet, deadline).await;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use super::replicas::Replication;
 use super::topology::Topology;
 use super::{AsyncClient, Entry, Shared};
 use crate::codec::Protocol;
@@ -30,6 +31,7 @@ pub(super) struct Settings {
     pub limits: Limits,
     pub value_bytes_max: usize,
     pub warm_up: Option<Duration>,
+    pub replication: Option<Replication>,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
 }
@@ -54,6 +56,7 @@ impl Default for Settings {
             limits: Limits { requests: 1024, buffered_bytes: 16 << 20 },
             value_bytes_max: 64 << 20,
             warm_up: None,
+            replication: None,
             tls: None,
             login: None,
         }
@@ -119,6 +122,15 @@ impl AsyncBuilder {
     #[must_use]
     pub fn warm_up(mut self, time: Duration) -> Self {
         self.settings.warm_up = Some(time).filter(|time| !time.is_zero());
+        self
+    }
+
+    /// Keeps copies of each item on several servers. Default: one. In place of
+    /// [`FailurePolicy::Eject`] and [`FailurePolicy::Failover`]: places of keys stay what they are, and those that are
+    /// [ejected](AsyncBuilder::circuit_breaker) are left out. There is no warm-up with it.
+    #[must_use]
+    pub fn replication(mut self, replication: Replication) -> Self {
+        self.settings.replication = Some(replication);
         self
     }
 

@@ -95,6 +95,9 @@ impl AsyncClient {
         let deadline = self.deadline();
         let (sender, arrivals) = mpsc::unbounded_channel();
         let topology = self.shared.topology();
+        if self.shared.settings.replication.is_some() {
+            return self.get_replicas(keys, with_cas, deadline);
+        }
         let mut shares = Shares::default();
         let mut ejected: HashMap<Address, Vec<usize>> = HashMap::new();
         let mut count = 0;
@@ -128,6 +131,27 @@ impl AsyncClient {
             }) as Pin<Box<dyn Future<Output = ()> + Send>>);
         }
         GetMany { servers, arrivals, keys: count }
+    }
+
+    /// Each key by itself, at all its places.
+    fn get_replicas<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        with_cas: bool,
+        deadline: Instant,
+    ) -> GetMany {
+        let (arrivals, receiver) = mpsc::unbounded_channel();
+        let keys: Vec<_> = keys.into_iter().map(|key| self.key(key.as_ref())).enumerate().collect();
+        let (client, count) = (self.clone(), keys.len());
+        let asked = async move {
+            let bulk = Bulk { topology: client.shared.topology(), client, with_cas, deadline, arrivals };
+            let ask = |(place, key)| bulk.ask_key(key, place);
+            let mut asked = iter(keys).map(ask).buffer_unordered(CHANGES_AT_ONCE);
+            while let Some(()) = asked.next().await {}
+        };
+        let servers: FuturesUnordered<_> =
+            [Box::pin(asked) as Pin<Box<dyn Future<Output = ()> + Send>>].into_iter().collect();
+        GetMany { servers, arrivals: receiver, keys: count }
     }
 
     /// Stores many values, unconditionally, on all servers at once. The results are in the order of the items, which
@@ -242,24 +266,28 @@ impl Bulk {
     /// Looks for keys that were not found, and have moved, at their old places.
     async fn ask_old_servers(&self, share: &Share) {
         let Some(warm_up) = &self.topology.warm_up else { return };
-        let ask = |(key, place): (&WireKey, usize)| {
-            let key = key.clone();
-            async move {
-                let original = key.original().into_owned();
-                let get = Request::Get { key, with_cas: self.with_cas, exptime: None, recache: None };
-                let arrival = match self.client.ask_until(self.deadline, &original, get, false).await {
-                    Ok(Reply { found: Some(found), .. }) => Arrival::Value(place, found.item, None),
-                    Ok(_) => return,
-                    Err(error) => Arrival::Failure(BulkFailure { places: vec![place], address: None, error }),
-                };
-                let _ = self.arrivals.send(arrival);
-            }
-        };
         let is_moved =
             |(key, _): &(&WireKey, usize)| warm_up.old_server_of(&key.original(), &self.topology).is_some();
         let moved: Vec<_> = share.give_up().into_iter().filter(is_moved).collect();
+        let ask = |(key, place): (&WireKey, usize)| self.ask_key(Ok(key.clone()), place);
         let mut asked = iter(moved).map(ask).buffer_unordered(SHARE_KEYS);
         while let Some(()) = asked.next().await {}
+    }
+
+    /// Asks for a key alone.
+    async fn ask_key(&self, key: Result<WireKey, Error>, place: usize) {
+        let asked = async {
+            let key = key?;
+            let original = key.original().into_owned();
+            let get = Request::Get { key, with_cas: self.with_cas, exptime: None, recache: None };
+            self.client.ask_until(self.deadline, &original, get, false).await
+        };
+        let arrival = match asked.await {
+            Ok(Reply { found: Some(found), .. }) => Arrival::Value(place, found.item, None),
+            Ok(_) => return,
+            Err(error) => Arrival::Failure(BulkFailure { places: vec![place], address: None, error }),
+        };
+        let _ = self.arrivals.send(arrival);
     }
 
     /// The keys that have not come, by the servers that are to be asked next. `failed`: the others.

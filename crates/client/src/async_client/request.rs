@@ -72,6 +72,39 @@ impl Request {
         }
     }
 
+    /// True if it has the same result wherever it is made.
+    pub(super) fn goes_everywhere(&self) -> bool {
+        match self {
+            Self::Store { mode, compare, .. } => *mode == Mode::Set && compare.is_none(),
+            Self::Delete { compare, .. } => compare.is_none(),
+            Self::Touch { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// True if it may make another value of the item that is there.
+    pub(super) fn changes_value(&self) -> bool {
+        matches!(self, Self::Store { .. } | Self::Delete { .. } | Self::Arith { .. })
+    }
+
+    /// A get that tells CAS value and time to live as well.
+    pub(super) fn with_ttl(self) -> Self {
+        match self {
+            Self::Get { key, exptime, .. } => {
+                Self::Get { key, with_cas: true, exptime, recache: Some(Recache::TTL_ONLY) }
+            }
+            other => other,
+        }
+    }
+
+    /// A get that tells the CAS value as well.
+    pub(super) fn with_cas(self) -> Self {
+        match self {
+            Self::Get { key, exptime, recache, .. } => Self::Get { key, with_cas: true, exptime, recache },
+            other => other,
+        }
+    }
+
     /// The key, if it has just one.
     pub(super) fn key(&self) -> Option<&WireKey> {
         match self {

@@ -35,13 +35,17 @@ impl AsyncClient {
     /// A server that has been in the list before may have old values: flush it before it comes back.
     ///
     /// # Errors
-    /// [`Error::Unsupported`]: a warm-up is set, and the protocol cannot have one. Nothing has changed.
+    /// [`Error::Unsupported`]: a warm-up is set, and the protocol cannot have one, or items are replicated.
+    /// Nothing has changed.
     pub fn set_servers(&self, servers: &Servers) -> Result<(), Error> {
         let settings = &self.shared.settings;
         if settings.warm_up.is_some() && settings.protocol != Protocol::Meta {
             return Err(Error::Unsupported(
                 "only the meta protocol tells times to live: there is no warm-up",
             ));
+        }
+        if settings.warm_up.is_some() && settings.replication.is_some() {
+            return Err(Error::Unsupported("there is no warm-up of replicated items"));
         }
         let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
         let old = Arc::clone(&current.topology);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::attempts::Attempts;
 use super::builder::Settings;
 use super::pool::Pool;
-use super::reply::{Answer, Failure, Found, Reply};
+use super::reply::{Answer, Failure, Reply};
 use super::request::Request;
 use super::share::Delivery;
 use super::warm_up::WarmUp;
@@ -22,7 +22,7 @@ pub(super) struct Topology {
     /// One for each server, in order.
     pub pools: Vec<Arc<Pool>>,
     pub warm_up: Option<WarmUp>,
-    settings: Arc<Settings>,
+    pub settings: Arc<Settings>,
 }
 
 impl Topology {
@@ -47,9 +47,7 @@ impl Topology {
     ) -> Result<Reply, Error> {
         let asked = self.ask_one(key, request, is_quiet, deadline).await;
         match asked {
-            Err(error) if self.hides(&error) && request.is_plain_get() => {
-                Ok(Reply { answer: Answer::Found, found: None::<Found>, stats: Vec::new() })
-            }
+            Err(error) if self.hides(&error) && request.is_plain_get() => Ok(Reply::miss()),
             asked => asked,
         }
     }
@@ -76,15 +74,38 @@ impl Topology {
 
     /// Asks a server, whatever its state.
     pub(super) async fn ask_directly(
-        self: &Arc<Self>,
+        &self,
         server: usize,
         request: Request,
         deadline: Instant,
     ) -> Result<Reply, Error> {
+        self.ask_until(server, &Arc::new(request), false, deadline).await
+    }
+
+    /// Asks a server, unless it is ejected.
+    pub(super) async fn ask_place(
+        &self,
+        server: usize,
+        request: &Arc<Request>,
+        is_quiet: bool,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        if self.router.is_ejected(server) {
+            return Err(Error::Ejected(self.pools[server].address.clone()));
+        }
+        self.ask_until(server, request, is_quiet, deadline).await
+    }
+
+    async fn ask_until(
+        &self,
+        server: usize,
+        request: &Arc<Request>,
+        is_quiet: bool,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
         let mut attempts = Attempts::new(self.settings.retries, request.is_read());
-        let request = Arc::new(request);
         loop {
-            match self.ask_server(server, &request, false, None, deadline).await {
+            match self.ask_server(server, request, is_quiet, None, deadline).await {
                 Ok(Reply { answer: Answer::Refused(kind, text), .. }) => {
                     return Err(Error::Refused { kind, text });
                 }
@@ -151,7 +172,7 @@ impl Topology {
     }
 
     /// Finds out whether servers are back, aside from the requests.
-    fn probe(self: &Arc<Self>) {
+    pub(super) fn probe(self: &Arc<Self>) {
         if !self.router.is_troubled() {
             return;
         }

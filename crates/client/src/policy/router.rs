@@ -127,6 +127,11 @@ impl Router {
         }
     }
 
+    /// True: nothing is to be sent to this server but a probe.
+    pub fn is_ejected(&self, server: usize) -> bool {
+        self.is_troubled() && self.state().breakers.get(server).is_some_and(Breaker::is_ejected)
+    }
+
     /// False: nothing has failed. No probe can be due then.
     pub fn is_troubled(&self) -> bool {
         self.is_troubled.load(Ordering::Relaxed)

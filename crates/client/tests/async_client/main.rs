@@ -6,5 +6,6 @@ mod discovery;
 mod doors;
 mod faults;
 mod policies;
+mod replicas;
 mod servers;
 mod warm_up;
