@@ -62,6 +62,7 @@ mod discovery;
 mod driver;
 mod end;
 mod every_server;
+mod get_many;
 mod key;
 mod noreply;
 mod pool;
@@ -84,9 +85,9 @@ use tokio::time::Instant;
 
 pub use builder::AsyncBuilder;
 use builder::Settings;
-pub use bulk::{BulkFailure, Found, GetMany};
 pub use changes::StoreOptions;
 pub use discovery::ServerWatch;
+pub use get_many::{BulkFailure, Found, GetMany};
 use key::WireKey;
 pub use noreply::Noreply;
 pub use recache::{MetaItem, Recache};

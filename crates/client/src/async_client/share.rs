@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc;
 
-use super::bulk::Arrival;
 use super::connection::Credit;
+use super::get_many::Arrival;
 use super::key::WireKey;
 use crate::client::Item;
 
