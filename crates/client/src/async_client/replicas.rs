@@ -44,8 +44,8 @@ pub enum WriteRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadRule {
     /// The first that is found, place by place; each has a share of the time. Places before it that had nothing are
-    /// filled, by `add`, in the meta protocol. For memcached: CAS values of different servers say nothing of each other.
-    /// A server that has missed a change may be read: eject it long enough, or let items expire.
+    /// filled, by `add`, in the meta protocol. For memcached: CAS values of different servers say nothing of each
+    /// other. A server that has missed a change may be read: eject it long enough, or let items expire.
     First,
     /// That with the highest CAS value of all that answer. For larderd with stores that replicate each other, where CAS
     /// values order the changes of all sites. Nothing is repaired: the sites do that, and a copy that a client writes

@@ -157,8 +157,8 @@ impl Topology {
         Ok(reply)
     }
 
-    /// Moves the value of a key here, if there is none. Who waits for it may vanish: it is done to its end all the same,
-    /// so that nobody changes the key meanwhile.
+    /// Moves the value of a key here, if there is none. Who waits for it may vanish: it is done to its end all the
+    /// same, so that nobody changes the key meanwhile.
     async fn move_here(
         self: &Arc<Self>,
         old: usize,

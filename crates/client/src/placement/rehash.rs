@@ -2,12 +2,14 @@
 
 use super::{Distribution, Locator};
 
-/// How a client chooses another server for a key whose own is away, where it has such a rule: each hashes the key again,
-/// together with the number of the attempt.
+/// How a client chooses another server for a key whose own is away, where it has such a rule: most hash the key again,
+/// together with the number of the attempt. Each is tested against what that client did
+/// (`tests/data/placement/failover.txt`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rehash {
-    /// No hash: the servers of [`Locator::successors`], each once. spymemcached's without a ring (`ArrayModNodeLocator`).
+    /// No hash: the servers of [`Locator::successors`], each once. spymemcached's without a ring
+    /// (`ArrayModNodeLocator`).
     Next,
     /// spymemcached's `KetamaIterator`: the hash of `{attempt}{key}` is added, six times.
     Spymemcached,
