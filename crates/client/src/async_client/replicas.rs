@@ -18,6 +18,24 @@ use crate::codec::Mode;
 use crate::{Error, Protocol, Ttl};
 
 /// How many copies there are of each item, and what is enough of them.
+///
+/// ```no_run
+/// use larder_client::async_client::{ReadRule, Replication, WriteRule};
+/// use larder_client::{AsyncClient, Distribution, Servers};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let servers: Servers = "10.0.1.1, 10.0.1.2, 10.0.1.3".parse()?;
+/// let replication = Replication { copies: 2, writes: WriteRule::One, reads: ReadRule::First };
+/// let client = AsyncClient::builder()
+///     .servers(servers)
+///     .distribution(Distribution::Ketama)
+///     .circuit_breaker(Default::default())
+///     .replication(replication)
+///     .build();
+/// client.set("colour", "green", std::time::Duration::from_secs(3600)).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replication {
     /// On so many servers: those that follow each other in the [placement](crate::placement::Locator::successors).

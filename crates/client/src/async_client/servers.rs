@@ -32,6 +32,19 @@ impl AsyncClient {
     /// With [`AsyncBuilder::warm_up`](super::AsyncBuilder::warm_up), values of keys that have moved are still found for
     /// a while.
     ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use larder_client::{AsyncClient, Distribution};
+    ///
+    /// let builder = AsyncClient::builder().servers("10.0.1.1, 10.0.1.2".parse()?);
+    /// let client = builder.distribution(Distribution::Ketama).warm_up(Duration::from_secs(600)).build();
+    /// // Values of keys that belong to the third server now are found at the others for ten minutes.
+    /// client.set_servers(&"10.0.1.1, 10.0.1.2, 10.0.1.3".parse()?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// A server that has been in the list before may have old values: flush it before it comes back.
     ///
     /// # Errors
