@@ -207,8 +207,8 @@ fn check_comparison() -> Result<()> {
         check.args(["--manifest-path", COMPARISON]).args(more);
         shell::run(check.env("CARGO_TARGET_DIR", shell::target_dir()?.join("comparison")))
     };
-    check(&["fmt"], &["--check"])?;
-    check(&["clippy", "--quiet", "--locked", "--all-targets"], &["--", "-D", "warnings"])
+    check(&["fmt", "--all"], &["--check"])?;
+    check(&["clippy", "--quiet", "--locked", "--workspace", "--all-targets"], &["--", "-D", "warnings"])
 }
 
 /// Runs checks of cargo-deny, which is built first if it is not there: about three minutes of processor time.
