@@ -340,6 +340,34 @@ await keeping.context().close();
 await server.stop();
 rmSync(kept, { recursive: true });
 
+// Two sites, and one that never was there; then one goes.
+const [token1, listens] = [join(folder, "sites-token"), [await freePort(), await freePort(), await freePort()]];
+writeFileSync(token1, "all-sites-know-this-token\n", { mode: 0o600 });
+const places = [1, 2].map(() => mkdtempSync(join(tmpdir(), "larder-browser-site-")));
+const siteOptions = (number) => ["-m", "32", "--store", places[number - 1], "--keep", "store", "--site", number,
+  "--replication-listen", `127.0.0.1:${listens[number - 1]}`, "--replication-token-file", token1,
+  ...[1, 2, 3].filter((other) => other !== number).flatMap((other) => ["--peer", `127.0.0.1:${listens[other - 1]}`])];
+const second = await start(larderd, siteOptions(2));
+server = await start(larderd, siteOptions(1));
+const sites = await open(server.url);
+await until(sites, () => /site 2\s[\s\S]*connected/.test(document.querySelector("#site-list").innerText)
+  && document.querySelectorAll("#site-list tbody tr").length === 2);
+assert.match(await text(sites, "#sites-words"), /This is site 1; it knows 2 other sites\. 1 of them needs a look\./);
+assert.match(await text(sites, "#site-list"), /not known yet[\s\S]*not connected: Connection refused/);
+const read = await fetch(`${server.url}api/read-only?state=on`, { method: "POST" });
+assert.equal(read.status, 200);
+await until(sites, () => document.querySelector("#summary").textContent.includes("read-only for maintenance"));
+await everywhere(sites, "sites", async (where) => {
+  const beyond = await sites.locator("#site-list").evaluate((table) =>
+    table.scrollWidth - table.parentElement.clientWidth);
+  assert.ok(beyond <= 1, `${where}: ${beyond} pixels of the table of sites are cut`);
+});
+await second.stop();
+await until(sites, () => /2 of them need a look/.test(document.querySelector("#sites-words").textContent));
+await sites.context().close();
+await server.stop();
+places.forEach((place) => rmSync(place, { recursive: true }));
+
 // Peers: one that serves, one that is down, and itself under the name that the others use.
 const other = await start(larderd, ["-m", "64"]);
 const self = await freePort();

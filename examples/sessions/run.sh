@@ -61,6 +61,11 @@ ask() {
     exec 3>&-
 } 2> /dev/null
 
+# A new site takes none before it has heard the other one.
+takes_changes() {
+    ask "$1" "stats replication" | grep -qx "STAT takes_changes yes"
+}
+
 # Waits until site $1 has what the other one has: a mark comes after all that was there before it.
 catch_up() {
     local mark=mark$RANDOM
@@ -89,6 +94,8 @@ visit() {
 (umask 077 && head -c 32 /dev/urandom | base64 > "$work/token")
 start 0
 start 1
+eventually takes_changes 0
+eventually takes_changes 1
 catch_up 0
 catch_up 1
 

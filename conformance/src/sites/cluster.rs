@@ -4,11 +4,13 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::PREFIXES;
 use super::link::{Link, Proxy};
+use super::{PATIENCE, PREFIXES, client};
 use crate::Result;
 use crate::crash::{Durability, INTERVAL};
 use crate::folder::Folder;
@@ -51,7 +53,20 @@ impl<'p> Cluster<'p> {
             starts: 0,
         };
         (0..sites).try_for_each(|site| cluster.start_site(site))?;
+        (0..sites).try_for_each(|site| cluster.wait_until_it_takes_changes(site))?;
         Ok(cluster)
+    }
+
+    /// New sites take none before they have heard each other.
+    fn wait_until_it_takes_changes(&self, site: usize) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !client::figures(self.address(site)?)?.contains("takes_changes yes\n") {
+            if Instant::now() > deadline {
+                return Err(format!("site {} takes no changes after a minute", site + 1).into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Starts a site that is down. Its log goes to a file of its own beside the stores.

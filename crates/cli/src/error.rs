@@ -122,6 +122,10 @@ const LINES: &[(&str, &str)] = &[
         "The file of --namespaces lets no client change keys with this prefix.",
     ),
     (
+        "SERVER_ERROR new site takes no changes before it has heard all others",
+        "Reads go on. stats replication says which peer is not connected, or is still copied: see docs/replication.md.",
+    ),
+    (
         "SERVER_ERROR namespace is over its disk quota",
         "Its items take the disk that the file of --namespaces allows: delete or flush some, or raise its disk.",
     ),
@@ -140,6 +144,22 @@ const LINES: &[(&str, &str)] = &[
     (
         "SERVER_ERROR store cannot read this item",
         "A read of the store failed, or a checksum does not match: run larder check, or delete the item.",
+    ),
+    (
+        "SERVER_ERROR home site of this key is away",
+        "Another site runs such commands of this key (rmw = \"home\") and is not connected: nothing was changed.",
+    ),
+    (
+        "SERVER_ERROR home site of this key is busy",
+        "Too many commands wait for the site that runs them (rmw = \"home\"): nothing was changed. Try again.",
+    ),
+    (
+        "SERVER_ERROR home site did not answer and may have run this",
+        "The connection to the site that runs such commands (rmw = \"home\") ended meanwhile: look before you repeat it.",
+    ),
+    (
+        "SERVER_ERROR value too large for home site of this key",
+        "Another site runs this command (rmw = \"home\"), and values of at most 64 KiB are sent there: use set.",
     ),
     (
         "SERVER_ERROR",
@@ -208,7 +228,9 @@ mod tests {
         let generic = ["SERVER_ERROR x", "CLIENT_ERROR x"].map(|line| meaning(line).expect("is known"));
         for error in [
             Error::ReadOnly,
+            Error::Maintenance,
             Error::NotForUser,
+            Error::NewSite,
             Error::OverDiskQuota,
             Error::StoreFull,
             Error::StoreReadOnly,
@@ -217,6 +239,10 @@ mod tests {
             Error::NotOverUdp,
             Error::BackupNotAllowed,
             Error::OwnVersion,
+            Error::HomeAway,
+            Error::HomeBusy,
+            Error::HomeSilent,
+            Error::HomeTooLarge,
             Error::BackupRunning,
         ] {
             let meaning = meaning(error.line()).expect("is known");

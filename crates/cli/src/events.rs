@@ -32,6 +32,8 @@ pub(crate) enum Stream {
     Connevents,
     /// Searches for expired items
     Sysevents,
+    /// Conflicts between sites, and what becomes of the other sites (larderd)
+    Replication,
 }
 
 impl Events {

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod arith;
 mod backup;
 mod bench;
@@ -27,11 +28,13 @@ mod parallel;
 mod parse;
 mod passwd;
 mod ping;
+mod read_only;
 mod restore;
 mod rm;
 mod service_times;
 mod shell;
 mod signals;
+mod sites;
 mod slab;
 mod stat;
 mod store;
@@ -112,6 +115,8 @@ enum Tool {
     Latency(latency::Args),
     Shell(shell::Args),
     Slab(slab::Args),
+    Sites(sites::Args),
+    ReadOnly(read_only::Args),
     Parse(parse::Args),
     Error(error::Args),
     Backup(backup::Args),
@@ -165,6 +170,8 @@ fn main() -> ExitCode {
         Tool::Hotkeys(args) => ending("hotkeys", hotkeys::run(&args)),
         Tool::Latency(args) => ending("latency", latency::run(&args)),
         Tool::Shell(args) => ending("shell", shell::run(&args)),
+        Tool::Sites(args) => ending("sites", sites::run(&args)),
+        Tool::ReadOnly(args) => ending("read-only", read_only::run(&args)),
         Tool::Slab(args) => ending("slab", slab::run(&args)),
         Tool::Parse(args) => ending("parse", parse::run(&args)),
         Tool::Error(args) => ending("error", error::run(&args)),

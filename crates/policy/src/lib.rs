@@ -30,6 +30,6 @@ mod table;
 mod units;
 
 pub use error::Error;
-pub use policy::{Durability, Keep, Policy, Rmw, Users};
+pub use policy::{Durability, Keep, Policy, Rmw, Told, Users};
 pub use quotas::{MEMORY_BYTES_MIN, QuotaError};
 pub use table::{DEFAULT, NAMESPACES_MAX, Table};

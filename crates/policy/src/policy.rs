@@ -72,6 +72,18 @@ impl Rmw {
     pub(crate) const ALL: [Self; 2] = [Self::Local, Self::HomeMaster];
 }
 
+/// What a cache tells the other sites of changes of its items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// That items were deleted, marked stale or flushed.
+    Invalidations,
+    /// The same, and the values that are stored.
+    Values,
+}
+
 /// Who may use a namespace, of clients that have logged in. `None`: all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Users {
@@ -125,6 +137,10 @@ pub struct Policy {
     pub users: Users,
     /// Changes go to other sites; `None`: as those of other stores of this server.
     pub is_replicated: Option<bool>,
+    /// What other sites are told of a cache; not with [`Keep::Store`].
+    pub told: Told,
     /// Which server runs read-modify-write commands; with replication alone.
     pub rmw: Option<Rmw>,
+    /// The number of the home site, 1 to 255; with [`Rmw::HomeMaster`] alone.
+    pub home: Option<u8>,
 }

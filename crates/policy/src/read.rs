@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::policy::{Durability, Keep, Policy, Rmw, Users};
+use crate::policy::{Durability, Keep, Policy, Rmw, Told, Users};
 use crate::quotas::MEMORY_BYTES_MIN;
 use crate::table::{NAMESPACES_MAX, Table};
 use crate::{Error, units};
@@ -33,6 +33,7 @@ const POLICY_KEYS: &[&str] = &[
     "users",
     "replicate",
     "rmw",
+    "home",
 ];
 const USERS_KEYS: &[&str] = &["read", "write"];
 
@@ -109,7 +110,8 @@ fn policy(
             "item_bytes_max" => policy.item_bytes_max = Some(size(&place, value, ITEM_BYTES)? as u32),
             "read_only" => policy.is_read_only = truth(&place, value)?,
             "users" => policy.users = users(&place, value)?,
-            "replicate" => policy.is_replicated = Some(truth(&place, value)?),
+            "replicate" => (policy.is_replicated, policy.told) = replicated(&place, value)?,
+            "home" => policy.home = Some(site(&place, value)?),
             "rmw" => policy.rmw = Some(one_of(&place, value, Rmw::ALL, Rmw::name)?),
             other => return Err(place.unknown(other, POLICY_KEYS)),
         }
@@ -127,6 +129,14 @@ fn policy(
     }
     if policy.is_replicated != Some(true) {
         wrong("rmw", "only with replicate = true")?;
+    }
+    match (policy.rmw, policy.home) {
+        (Some(Rmw::HomeMaster), None) => wrong("rmw", "\"home\" needs home = N, the number of that site")?,
+        (Some(Rmw::HomeMaster), Some(_)) => {}
+        _ => wrong("home", "only with rmw = \"home\"")?,
+    }
+    if policy.told != Told::Nothing && policy.keep == Keep::Store {
+        wrong("replicate", "with keep = \"store\" true or false is needed: the store tells everything")?;
     }
     if let (Some(default), Some(max)) = (policy.ttl_default_secs, policy.ttl_max_secs)
         && default > max
@@ -168,6 +178,24 @@ fn names(place: &Place<'_>, value: &Value<'_>) -> Result<Vec<String>, Error> {
 
 fn truth(place: &Place<'_>, value: &Value<'_>) -> Result<bool, Error> {
     value.get_ref().as_bool().ok_or_else(|| place.wrong("true or false is needed"))
+}
+
+/// `true`, `false`, or what a cache tells the others.
+fn replicated(place: &Place<'_>, value: &Value<'_>) -> Result<(Option<bool>, Told), Error> {
+    match (value.get_ref().as_bool(), value.get_ref().as_str()) {
+        (Some(is_replicated), _) => Ok((Some(is_replicated), Told::Nothing)),
+        (_, Some("invalidations")) => Ok((None, Told::Invalidations)),
+        (_, Some("values")) => Ok((None, Told::Values)),
+        _ => Err(place.wrong("true, false, \"invalidations\" or \"values\" is needed")),
+    }
+}
+
+/// The number of a site.
+fn site(place: &Place<'_>, value: &Value<'_>) -> Result<u8, Error> {
+    let number = number(value, |_| None).and_then(|number| u8::try_from(number).ok());
+    number
+        .filter(|number| *number != 0)
+        .ok_or_else(|| place.wrong("the number of a site is needed, 1 to 255"))
 }
 
 fn one_of<T: Copy, const N: usize>(
@@ -302,6 +330,7 @@ read_only = true
 users = { read = ["anna", "ben"], write = [] }
 replicate = true
 rmw = "home"
+home = 2
 
 [namespace.page]
 "#,
@@ -324,6 +353,8 @@ rmw = "home"
             is_read_only: true,
             users: Users { read: Some(vec!["anna".to_owned(), "ben".to_owned()]), write: Some(Vec::new()) },
             is_replicated: Some(true),
+            told: Told::Nothing,
+            home: Some(2),
             rmw: Some(Rmw::HomeMaster),
         };
         assert_eq!(table.policy(table.named(b"session:").expect("it is there")), &session);
@@ -403,6 +434,24 @@ rmw = "home"
             ),
             ("[namespace.a]\ndisk = \"1g\"", "line 2: namespace.\"a\".disk: only with keep = \"store\""),
             ("[namespace.a]\nrmw = \"home\"", "line 2: namespace.\"a\".rmw: only with replicate = true"),
+            (
+                "[namespace.a]\nreplicate = true\nrmw = \"home\"",
+                "line 3: namespace.\"a\".rmw: \"home\" needs home = N, the number of that site",
+            ),
+            ("[namespace.a]\nhome = 1", "line 2: namespace.\"a\".home: only with rmw = \"home\""),
+            (
+                "[namespace.a]\nhome = 256",
+                "line 2: namespace.\"a\".home: the number of a site is needed, 1 to 255",
+            ),
+            (
+                "[namespace.a]\nreplicate = \"sets\"",
+                "line 2: namespace.\"a\".replicate: true, false, \"invalidations\" or \"values\" is needed",
+            ),
+            (
+                "[namespace.a]\nkeep = \"store\"\nreplicate = \"values\"",
+                "line 3: namespace.\"a\".replicate: with keep = \"store\" true or false is needed: the store tells \
+                 everything",
+            ),
             ("[namespace.a]\nread_only = 1", "line 2: namespace.\"a\".read_only: true or false is needed"),
             (
                 "[namespace.a.users]\nreed = []",

@@ -101,6 +101,8 @@ impl Streams {
     pub const DELETIONS: Self = Self(1 << 4);
     /// Background work.
     pub const SYSTEM: Self = Self(1 << 5);
+    /// Conflicts between sites, and what becomes of the other sites.
+    pub const REPLICATION: Self = Self(1 << 6);
 
     /// The set as bits, for a place where many threads look.
     pub fn bits(self) -> u16 {
@@ -135,6 +137,7 @@ impl Streams {
                 b"connevents" => Self::CONNECTIONS,
                 b"deletions" => Self::DELETIONS,
                 b"sysevents" => Self::SYSTEM,
+                b"replication" => Self::REPLICATION,
                 // Of memcached's debugging and of its proxy: nothing ever happens there.
                 b"rawcmds" | b"proxyreqs" | b"proxyevents" | b"proxyuser" => Self::NONE,
                 _ => return None,

@@ -467,11 +467,17 @@ impl Status {
             Error::UnknownCommand | Error::BadLengths => Self::Unknown,
             Error::UnknownStatistics => Self::NotFound,
             Error::NonNumeric => Self::NonNumeric,
-            Error::TooLarge | Error::TooLargeForUdp => Self::TooLarge,
+            Error::TooLarge | Error::TooLargeForUdp | Error::HomeTooLarge => Self::TooLarge,
             Error::OutOfMemoryStoring | Error::OutOfMemory | Error::StoreFull | Error::OverDiskQuota => {
                 Self::OutOfMemory
             }
-            Error::StoreReadOnly | Error::StoreFailed | Error::StoreUnreadable => Self::Internal,
+            Error::StoreReadOnly
+            | Error::StoreFailed
+            | Error::StoreUnreadable
+            | Error::NewSite
+            | Error::HomeAway
+            | Error::HomeBusy
+            | Error::HomeSilent => Self::Internal,
             Error::FlushNotAllowed
             | Error::Unauthenticated
             | Error::NotForUser
@@ -479,7 +485,7 @@ impl Status {
             | Error::BadAuthToken
             | Error::BadAuthTermination
             | Error::AuthTokenTooLong => Self::AuthError,
-            Error::NotOverUdp | Error::ReadOnly => Self::NotSupported,
+            Error::NotOverUdp | Error::ReadOnly | Error::Maintenance => Self::NotSupported,
             _ => Self::Invalid,
         }
     }

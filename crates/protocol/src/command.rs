@@ -311,6 +311,17 @@ impl Command<'_> {
         }
     }
 
+    /// True if it may change items: a look-up only where it touches or creates one.
+    pub fn is_change(&self) -> bool {
+        match self {
+            Self::Get(get) => get.exptime.is_some(),
+            Self::Fetch(fetch) => fetch.touch.is_some() || fetch.vivify.is_some(),
+            Self::Store(_) | Self::Delete(_) | Self::Invalidate(_) | Self::Touch(_) | Self::Arith(_) => true,
+            Self::Flush(_) | Self::FlushPrefix(_) => true,
+            _ => false,
+        }
+    }
+
     /// About the server, not about items.
     pub fn is_administrative(&self) -> bool {
         matches!(

@@ -129,8 +129,12 @@ pub enum Error {
     TooLargeForUdp,
     /// A change in a namespace that is read-only.
     ReadOnly,
+    /// A change while the server is read-only for maintenance.
+    Maintenance,
     /// A command in a namespace that its user may not use so.
     NotForUser,
+    /// A change at a site that is new, and does not know enough of the other sites yet.
+    NewSite,
     /// A store of a value in a namespace that has used up its quota of disk.
     OverDiskQuota,
     /// A change for which the disk of the store has no room.
@@ -141,6 +145,14 @@ pub enum Error {
     StoreFailed,
     /// An item that cannot be read from the store.
     StoreUnreadable,
+    /// A command for the home site of its key, which is not connected, or runs no such command. Nothing happened.
+    HomeAway,
+    /// The same, and too many others wait for the home. Nothing happened.
+    HomeBusy,
+    /// The home has not answered: it may have run the command.
+    HomeSilent,
+    /// A value too large to be sent to the home of its key.
+    HomeTooLarge,
     /// Larger than `-I`, or than the namespace allows.
     TooLarge,
     /// A store found no memory.
@@ -221,12 +233,18 @@ impl Error {
             Self::NotOverUdp => "CLIENT_ERROR not over UDP",
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::ReadOnly => "SERVER_ERROR namespace is read-only",
+            Self::Maintenance => "SERVER_ERROR read-only for maintenance",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
+            Self::NewSite => "SERVER_ERROR new site takes no changes before it has heard all others",
             Self::OverDiskQuota => "SERVER_ERROR namespace is over its disk quota",
             Self::StoreFull => "SERVER_ERROR store is full",
             Self::StoreReadOnly => "SERVER_ERROR store is read-only after a failed write",
             Self::StoreFailed => "SERVER_ERROR store cannot write",
             Self::StoreUnreadable => "SERVER_ERROR store cannot read this item",
+            Self::HomeAway => "SERVER_ERROR home site of this key is away",
+            Self::HomeBusy => "SERVER_ERROR home site of this key is busy",
+            Self::HomeSilent => "SERVER_ERROR home site did not answer and may have run this",
+            Self::HomeTooLarge => "SERVER_ERROR value too large for home site of this key",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
@@ -249,11 +267,17 @@ impl Error {
         matches!(
             self,
             Self::ReadOnly
+                | Self::NewSite
+                | Self::Maintenance
                 | Self::OverDiskQuota
                 | Self::StoreFull
                 | Self::StoreReadOnly
                 | Self::StoreFailed
                 | Self::StoreUnreadable
+                | Self::HomeAway
+                | Self::HomeBusy
+                | Self::HomeSilent
+                | Self::HomeTooLarge
                 | Self::TooLarge
                 | Self::OutOfMemoryStoring
                 | Self::OutOfMemoryReading

@@ -13,6 +13,7 @@
 //! | [`entry`] | what goes from one site to another, and its bytes |
 //! | [`members`] | how far this site is in the others' logs, and what everybody has |
 //! | [`merge`](mod@merge) | entries of another site and a site's data: the changes to append |
+//! | [`told`] | what caches tell each other of their keys |
 //! | [`wire`] | frames, messages, compression, the proof of the token |
 //! | [`link`] | the two ends of a connection, as state machines |
 //!
@@ -28,5 +29,6 @@ pub mod link;
 pub mod members;
 pub mod merge;
 pub mod state;
+pub mod told;
 pub mod version;
 pub mod wire;

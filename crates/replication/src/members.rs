@@ -46,14 +46,16 @@ pub enum Standing {
     Joining,
     /// It was restored from a backup, and needs a copy.
     Restored,
-    /// It was silent for too long, and needs a copy.
+    /// It was silent for too long, or is back after it was removed, and needs a copy.
     Silent,
+    /// It is no longer part of the cluster. If it comes back, it needs a copy.
+    Removed,
 }
 
 impl Standing {
     /// True if the horizon goes on without the site.
     pub fn is_out(self) -> bool {
-        matches!(self, Self::Restored | Self::Silent)
+        matches!(self, Self::Restored | Self::Silent | Self::Removed)
     }
 }
 
@@ -88,7 +90,8 @@ impl Position {
     /// What is left of a position when the store that has it is restored from a backup. Who was out then is not known
     /// to be out now, and now it is this site that needs a copy.
     pub fn restored(self) -> Self {
-        Self { standing: Standing::In, ..self }
+        let standing = if self.standing == Standing::Removed { Standing::Removed } else { Standing::In };
+        Self { standing, ..self }
     }
 
     /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
@@ -144,19 +147,27 @@ impl Members {
         members
     }
 
-    /// A site was configured. It holds the horizon from now on. Returns what the log needs, if it is new.
+    /// A site was configured. It holds the horizon from now on; one that was removed before is out, since what it has
+    /// may have been deleted and forgotten. Returns what the log needs, if it is new.
     pub fn add(&mut self, site: u8, now_micros: u64) -> Option<Position> {
-        if site == self.site || site == 0 || self.others.contains_key(&site) {
+        if site == self.site || site == 0 {
             return None;
         }
-        let position = Position { site, ..Position::default() };
+        let position = match self.position(site) {
+            None => Position { site, ..Position::default() },
+            Some(known) if known.standing == Standing::Removed => {
+                Position { standing: Standing::Silent, ..known }
+            }
+            Some(_) => return None,
+        };
         self.note(position, now_micros);
         Some(position)
     }
 
-    /// A site is no longer part of the cluster.
-    pub fn remove(&mut self, site: u8) {
-        self.others.remove(&site);
+    /// A site is no longer part of the cluster: nobody waits for it any more. The position to append, if it was.
+    pub fn removed(&self, site: u8) -> Option<Position> {
+        let position = self.position(site).filter(|position| position.standing != Standing::Removed)?;
+        Some(Position { standing: Standing::Removed, ..position })
     }
 
     /// A position is durable in the own log.
@@ -194,6 +205,12 @@ impl Members {
         }
     }
 
+    /// For how long nothing has arrived of a site, at least. `None`: it is out, or no member.
+    pub fn unheard_micros(&self, site: u8, now_micros: u64) -> Option<u64> {
+        let member = self.others.get(&site).filter(|member| !member.position.standing.is_out())?;
+        Some(now_micros.saturating_sub(member.heard_micros))
+    }
+
     /// A beat is durable in the own log.
     pub fn note_own_beat(&mut self, beat: Beat) {
         self.beat = beat;
@@ -216,9 +233,9 @@ impl Members {
         self.others.get(&site).map(|member| member.position)
     }
 
-    /// What is known of all other sites.
+    /// What is known of all other sites of the cluster.
     pub fn positions(&self) -> impl Iterator<Item = Position> {
-        self.others.values().map(|member| member.position)
+        self.present().map(|member| member.position)
     }
 
     /// What is gone up to here may be forgotten: every site knows it. Never falls. Of the own log, nothing that
@@ -235,7 +252,7 @@ impl Members {
     /// The highest horizon that this site has heard of. No version at or below it is given: what is older may be
     /// forgotten at one site, and known at another.
     pub fn highest_horizon(&self) -> u64 {
-        let horizons = self.positions().map(|position| position.beat.horizon);
+        let horizons = self.others.values().map(|member| member.position.beat.horizon);
         horizons.fold(self.beat.horizon, u64::max)
     }
 
@@ -264,10 +281,12 @@ impl Members {
     /// durable.
     pub fn silent(&self, now_micros: u64, bound_micros: u64) -> Vec<Position> {
         let silent_micros = |member: &Member| now_micros.saturating_sub(member.heard_micros);
-        let is_heard = |member: &&Member| member.is_heard && silent_micros(member) <= HEARD_MICROS;
-        let heard = self.others.values().filter(is_heard).count() + 1;
-        let all = self.others.len() + 1;
-        let lowest = self.others.values().next();
+        // Who hears nobody any more must not count as a majority with those whom it puts out.
+        let heard_micros = HEARD_MICROS.min(bound_micros);
+        let is_heard = |member: &&Member| member.is_heard && silent_micros(member) <= heard_micros;
+        let heard = self.present().filter(is_heard).count() + 1;
+        let all = self.present().count() + 1;
+        let lowest = self.present().next();
         let hears_lowest = lowest.is_none_or(|lowest| self.site < lowest.position.site || is_heard(&lowest));
         if heard * 2 < all || (heard * 2 == all && !hears_lowest) {
             return Vec::new();
@@ -305,7 +324,8 @@ impl Members {
 
     /// The position to append before a site that is out gets a copy: from here on it holds the horizon.
     pub fn joining(&self, site: u8) -> Option<Position> {
-        let position = self.position(site).filter(|position| position.standing.is_out())?;
+        let position =
+            self.positions().find(|position| position.site == site && position.standing.is_out())?;
         Some(Position { standing: Standing::Joining, ..position })
     }
 
@@ -332,6 +352,11 @@ impl Members {
         Some(Position { standing: Standing::In, ..position })
     }
 
+    /// Sites that were not removed.
+    fn present(&self) -> impl Iterator<Item = &Member> {
+        self.others.values().filter(|member| member.position.standing != Standing::Removed)
+    }
+
     /// Sites that hold the horizon.
     fn counted(&self) -> impl Iterator<Item = &Member> {
         self.others.values().filter(|member| !member.position.standing.is_out())
@@ -341,6 +366,8 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::{Admission, admit};
+    use crate::wire::Refusal;
 
     const DAY_MICROS: u64 = 86_400 * 1_000_000;
     const LOG: LogExtent = LogExtent { incarnation: 1, start: 0, durable: 100 };
@@ -405,6 +432,14 @@ mod tests {
         assert_eq!(out(&three, now), [0; 0], "it is out already");
         assert_eq!(three.next_beat(0).stable, 1, "3 holds it no more, 1 does");
         assert_eq!(three.counted().count(), 1);
+    }
+
+    #[test]
+    fn a_site_that_is_cut_off_puts_nobody_out_within_a_short_bound() {
+        let mut three = members(3, 3);
+        (1..=2).for_each(|other| hear(&mut three, other, 1, beat(1, 1), 1_000_000));
+        let silent = |now_micros| three.silent(now_micros, 3_000_000).len();
+        assert_eq!((silent(3_900_000), silent(4_100_000), silent(40_000_000)), (0, 0, 0));
     }
 
     #[test]
@@ -525,6 +560,25 @@ mod tests {
         members.note(position(3, 40, 10), 0);
         assert!(members.has_heard_all());
         assert_eq!((members.highest_horizon(), members.horizon()), (20, 0));
+    }
+
+    #[test]
+    fn a_removed_site_is_not_waited_for_and_needs_a_copy_when_it_is_back() {
+        let mut members = members(1, 3);
+        members.note_confirmed(2, 50);
+        hear(&mut members, 2, 1, beat(900, 500), 1);
+        assert_eq!((members.confirmed(), members.has_heard_all()), (0, false));
+        let removed = members.removed(3).expect("it was there");
+        members.note(removed, 1);
+        assert_eq!((members.removed(3), members.joining(3), members.removed(9)), (None, None, None));
+        assert_eq!((members.confirmed(), members.has_heard_all()), (50, true));
+        assert_eq!(members.next_beat(1_800_000_000_000_000).stable, 900);
+        assert_eq!(removed.restored().standing, Standing::Removed);
+        assert_eq!(admit(&members, 3, Cursor::default(), LOG), Admission::Refused(Refusal::UnknownSite));
+        // It may have been away for long.
+        assert_eq!(members.add(3, 2).map(|position| position.standing), Some(Standing::Silent));
+        assert_eq!(admit(&members, 3, Cursor::default(), LOG), Admission::Copy(CopyReason::Silent));
+        assert_eq!((members.add(3, 2), members.trust(3, CopyReason::TooFarBehind)), (None, Trust::None));
     }
 
     #[test]

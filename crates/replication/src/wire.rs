@@ -6,6 +6,7 @@ mod body;
 mod frame;
 mod message;
 mod proof;
+mod side;
 
 pub use body::{Assembly, PART_BYTES_MAX, push_parts};
 pub use frame::{FRAME_BYTES_MAX, FrameDecoder, HANDSHAKE_BYTES_MAX};
@@ -13,6 +14,7 @@ pub use message::{
     COPY_POSITION_BYTES_MAX, Challenge, CopyReason, Hello, Message, PREFIXES_MAX, Refusal, SENTENCE_BYTES_MAX,
 };
 pub use proof::{Proof, Role, Token};
+pub use side::{GAP_PREFIXES_MAX, Gap, RING_SHARDS_MAX, RingCursor, Side};
 
 /// The version of the protocol that this code speaks.
 pub const PROTOCOL: u16 = 1;

@@ -12,8 +12,8 @@ use larder_replication::members::{CopyExtent, Cursor};
 use larder_replication::state::Expiry;
 use larder_replication::version::version_at;
 use larder_replication::wire::{
-    Challenge, CopyReason, FrameDecoder, HANDSHAKE_BYTES_MAX, Hello, Message, PART_BYTES_MAX, PROTOCOL,
-    Refusal, Role, Token, push_parts,
+    Challenge, CopyReason, FrameDecoder, Gap, HANDSHAKE_BYTES_MAX, Hello, Message, PART_BYTES_MAX, PROTOCOL,
+    Refusal, RingCursor, Role, Side, Token, push_parts,
 };
 
 const NOW: Now = Now { micros: 1_000_000, unix_micros: 1_800_000_000_000_000 };
@@ -195,11 +195,14 @@ fn a_copy_arrives_in_pieces_once_they_are_durable() {
     let interrupted = Some((3, b"where it was".to_vec()));
     assert_eq!(actions, [PublisherAction::BeginCopy { site: 2, interrupted }]);
     let extent = CopyExtent { start: 50, horizon: 99, others: Vec::new() };
-    link.publisher.copy_begun(CopyStart { extent, position: Vec::new() });
+    link.publisher.copy_begun(CopyStart { extent, whole_bytes: 7, position: Vec::new() });
     let (actions, begun) = link.run(NOW);
     assert!(matches!(&actions[..], [PublisherAction::ReadCopy { position, .. }] if position.is_empty()));
     let [SubscriberAction::CopyBegun(begun)] = &begun[..] else { panic!("{begun:?}") };
-    assert_eq!((begun.cursor.sequence, begun.horizon, begun.is_continued), (50, 99, false));
+    assert_eq!(
+        (begun.cursor.sequence, begun.horizon, begun.whole_bytes, begun.is_continued),
+        (50, 99, 7, false)
+    );
     // The states of any site.
     let body = put(b"k", b"v", 1 << 8 | 9);
     let not_durable = 1_000_001;
@@ -292,19 +295,19 @@ fn a_site_that_is_refused_learns_why() {
 /// A subscriber that applies nothing gets a window of bytes and one batch, and no more is read.
 #[test]
 fn a_slow_subscriber_costs_a_window() {
-    let window_bytes = 10_000;
+    let window_bytes = 1_000_000;
     let mut link = Link::started(publisher(settings(1)), subscriber(Settings { window_bytes, ..pulling() }));
     let (mut to, mut rng) = (7, Rng::with_seed(1));
     let mut reads = 1;
     while reads == 1 {
         to += 1;
-        let value: Vec<u8> = (0..900).map(|_| rng.u8(..)).collect();
+        let value: Vec<u8> = (0..90_000).map(|_| rng.u8(..)).collect();
         let body = put(b"user:1", &value, to << 8 | 1);
         link.publisher.log_read(LogRead::Entries { to, body }, NOW);
         let (actions, _) = link.run(NOW);
         reads = actions.iter().filter(|action| matches!(action, PublisherAction::ReadLog { .. })).count();
-        assert!(link.publisher.in_flight_bytes() < window_bytes + 2500);
-        assert!(link.subscriber.buffered_bytes() < window_bytes + 2500);
+        assert!(link.publisher.in_flight_bytes() < window_bytes + 250_000);
+        assert!(link.subscriber.buffered_bytes() < window_bytes + 250_000);
     }
     assert!(to > 7 + 4, "something was sent");
     // Once something is applied, it goes on.
@@ -312,6 +315,23 @@ fn a_slow_subscriber_costs_a_window() {
     let (actions, applying) = link.run(NOW);
     assert!(actions.contains(&PublisherAction::ReadLog { after: to, bytes_max: settings(1).batch_bytes }));
     assert!(matches!(&applying[..], [SubscriberAction::Apply(batch)] if batch.to == 9));
+}
+
+/// What it has not applied yet is of no use in many small pieces.
+#[test]
+fn a_slow_subscriber_gets_larger_batches() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    let bytes_max = settings(1).batch_bytes;
+    let small = |to: u64| LogRead::Entries { to, body: put(b"user:1", b"value", to << 8 | 1) };
+    let reads = (8..20).take_while(|to| {
+        link.publisher.log_read(small(*to), NOW);
+        let (actions, _) = link.run(NOW);
+        actions.contains(&PublisherAction::ReadLog { after: *to, bytes_max })
+    });
+    assert_eq!(reads.count(), 3, "the fourth is the last one");
+    link.subscriber.applied(8, NOW);
+    let (actions, _) = link.run(NOW);
+    assert!(actions.contains(&PublisherAction::ReadLog { after: 11, bytes_max }));
 }
 
 #[test]
@@ -529,7 +549,13 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
         7 => Message::Batch { from: number, to: number.wrapping_add(1), unix_micros: number },
         8 => Message::Confirm { applied: number, durable: number },
         9 => Message::CopyRequest { start: number, position: &bytes },
-        10 => Message::CopyBegin { start: number, horizon: number, position: &bytes, others: Vec::new() },
+        10 => Message::CopyBegin {
+            start: number,
+            horizon: number,
+            whole_bytes: number,
+            position: &bytes,
+            others: Vec::new(),
+        },
         11 => Message::CopyPiece { number, is_last: rng.bool(), position: &bytes },
         12 => Message::CopyConfirm { number },
         13 => Message::CopyTaken,
@@ -556,5 +582,87 @@ fn a_peer_with_a_wrong_program_is_refused() {
             while link.subscriber.next_action().is_some() {}
         }
         assert!(link.subscriber.buffered_bytes() < 20 * PART_BYTES_MAX);
+    }
+}
+
+/// What is said on connections that pull no log.
+fn sides() -> (Vec<Side>, Vec<Side>) {
+    let cursor = RingCursor { incarnation: 9, sequences: vec![0, 7, u64::MAX] };
+    let gap = Gap::Of(vec![b"".to_vec(), b"page:".to_vec()]);
+    let of_subscriber =
+        vec![Side::Follow(cursor.clone()), Side::Taken { shard: 2, to: 8 }, Side::Ask { number: 1 }];
+    let of_publisher = vec![
+        Side::Following(cursor.clone(), Gap::All),
+        Side::Following(cursor, gap),
+        Side::Told { shard: 1, to: 9 },
+        Side::Answer { number: 1 },
+    ];
+    (of_subscriber, of_publisher)
+}
+
+#[test]
+fn both_sides_talk_beside_the_log_at_every_split() {
+    let (of_subscriber, of_publisher) = sides();
+    for piece_bytes in [1, 2, 3, 5, 7, 11, 13, usize::MAX] {
+        for body in [vec![], vec![b'x'; 10], vec![b'y'; PART_BYTES_MAX + 1]] {
+            let mut link = Link::new(publisher(settings(1)), subscriber(settings(2)));
+            link.run(NOW);
+            link.piece_bytes = piece_bytes;
+            of_subscriber.iter().for_each(|side| link.subscriber.say(side.clone(), &body, NOW));
+            let (heard, _) = link.run(NOW);
+            let said = of_subscriber.iter().map(|side| PublisherAction::Side(side.clone(), body.clone()));
+            assert_eq!(heard, said.collect::<Vec<_>>());
+            of_publisher.iter().for_each(|side| link.publisher.say(side.clone(), &body, NOW));
+            let (_, heard) = link.run(NOW);
+            let said = of_publisher.iter().map(|side| SubscriberAction::Side(side.clone(), body.clone()));
+            assert_eq!(heard, said.collect::<Vec<_>>());
+            assert_eq!((link.publisher.puller(), link.publisher.peer()), (None, Some(2)));
+        }
+    }
+}
+
+#[test]
+fn who_pulls_the_log_says_nothing_else() {
+    let (of_subscriber, of_publisher) = sides();
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    assert_eq!(link.publisher.puller(), Some(2));
+    // The caller's calls are not for this connection, and what comes all the same ends it.
+    link.subscriber.say(of_subscriber[0].clone(), b"", NOW);
+    link.publisher.say(of_publisher[0].clone(), b"", NOW);
+    assert_eq!(link.run(NOW), (vec![], vec![]));
+    for side in of_subscriber {
+        let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+        let mut bytes = Vec::new();
+        Message::Side(side).encode(&mut bytes);
+        link.publisher.receive(&bytes, NOW);
+        assert!(link.publisher.is_closed());
+    }
+    for side in of_publisher {
+        let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+        let mut bytes = Vec::new();
+        Message::Side(side).encode(&mut bytes);
+        link.subscriber.receive(&bytes, NOW);
+        assert!(link.subscriber.is_closed());
+    }
+}
+
+#[test]
+fn a_command_for_a_home_has_a_bounded_length() {
+    let mut link = Link::new(publisher(settings(1)), subscriber(settings(2)));
+    link.run(NOW);
+    link.subscriber.say(Side::Ask { number: 1 }, &vec![b'x'; (1 << 20) + 1], NOW);
+    link.run(NOW);
+    assert!(link.publisher.is_closed());
+}
+
+#[test]
+fn a_part_of_a_side_message_is_none() {
+    let (of_subscriber, of_publisher) = sides();
+    for side in of_subscriber.into_iter().chain(of_publisher) {
+        let mut bytes = Vec::new();
+        Message::Side(side.clone()).encode(&mut bytes);
+        let (kind, payload) = (bytes[8], &bytes[12..]);
+        assert_eq!(Message::decode(kind, payload), Ok(Message::Side(side)));
+        (0..payload.len()).for_each(|end| assert!(Message::decode(kind, &payload[..end]).is_err()));
     }
 }

@@ -4,6 +4,7 @@ import { Charts, ratio } from "./charts.js";
 import { showPeers } from "./peers.js";
 import { bytes, clock, count, duration, element, micros, percent, short } from "./format.js";
 import { MemoryMap } from "./memory.js";
+import { showSites } from "./sites.js";
 import { showStore } from "./store.js";
 
 const PAUSE_MILLIS = 1000;
@@ -57,6 +58,7 @@ async function refresh() {
   if (state.turn % 2 === 0) map.show(await ask("memory"));
   if (state.turn % 2 === 0) showNamespaces(await ask("namespaces"));
   if (state.turn % 2 === 0) showStore(overview.has_store ? await ask("store") : null);
+  if (state.turn % 2 === 0) showSites(overview.has_site ? await ask("sites") : null);
   if (state.turn % 3 === 0) {
     const [keys, curve, slow] = await Promise.all([ask("keys"), ask("curve"), ask("slow")]);
     showKeys(keys);
@@ -146,7 +148,7 @@ function total(point) {
 }
 
 /** The state of the server, in a sentence or two. */
-function summary({ memory, evicts, recent, has_store: hasStore }) {
+function summary({ memory, evicts, recent, has_store: hasStore, is_read_only: isReadOnly }) {
   const share = memory.used_bytes / memory.limit_bytes;
   const [rate, now] = [total(recent), ratio(recent)];
   const requests = rate < 0.05
@@ -154,7 +156,8 @@ function summary({ memory, evicts, recent, has_store: hasStore }) {
     : `Serving ${count(rate)} requests a second${
       recent.p50_micros === null ? "" : `, half of them within ${micros(recent.p50_micros)}`}.`;
   const found = now === null ? "" : ` ${Math.round(now * 100)} of 100 reads hit.`;
-  return requests + found + room(share, evicts, recent, hasStore);
+  const refuses = isReadOnly ? " Changes are refused: the server is read-only for maintenance." : "";
+  return requests + found + room(share, evicts, recent, hasStore) + refuses;
 }
 
 function room(share, evicts, recent, hasStore) {

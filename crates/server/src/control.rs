@@ -119,6 +119,9 @@ fn reload(shared: &Shared) {
         // An error is logged there, and changes nothing.
         let _ = tls.reload();
     }
+    if let Some(site) = shared.persistence.as_ref().and_then(|persistence| persistence.replication.get()) {
+        site.reload_peers();
+    }
     shared.namespaces.reload(&shared.settings, shared.persistence.as_ref());
 }
 

@@ -9,11 +9,12 @@ pub mod dump;
 mod read;
 mod server;
 pub(crate) mod store_access;
+mod tell;
 mod write;
 
 use larder_engine::{Expiry, Item, LookupHint, Upload};
 use larder_protocol::admin::Streams;
-use larder_protocol::command::{Command, Sasl};
+use larder_protocol::command::{Command, Fetch, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 
 use crate::MEMCACHED_VERSION;
@@ -128,7 +129,7 @@ impl CloseReason {
 }
 
 /// A reply to be written; `Err`: the command ends without one.
-type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
+pub(crate) type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
 
 /// The reply to a store whose value is not taken; `Err`: nothing has changed, try again after this wait.
 pub type Refused<'t> = Result<Reply<'t, Item<'t>>, Waiting>;
@@ -146,6 +147,52 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return self.get_one(get, prepared, &request.form);
         }
         let is_observed = self.cx.shared.observers.any();
+        if is_observed && self.cx.shared.observers.is_read_only() {
+            return self.execute_read_only(request, prepared, value);
+        }
+        self.execute_observed(request, prepared, value, is_observed)
+    }
+
+    /// Refuses changes, for maintenance. A look-up leaves the right to recompute an item to later ones: the new value
+    /// would be refused.
+    #[cold]
+    fn execute_read_only(
+        &mut self,
+        request: &Request<'_>,
+        prepared: Option<Prepared<'t>>,
+        value: Value<'_>,
+    ) -> Done {
+        if request.command.is_change() {
+            return self.refuse_for_maintenance(request);
+        }
+        let command = match request.command {
+            Command::Fetch(fetch) => Command::Fetch(Fetch { leaves_token: true, ..fetch }),
+            other => other,
+        };
+        self.execute_observed(&Request { command, form: request.form }, prepared, value, true)
+    }
+
+    fn refuse_for_maintenance(&mut self, request: &Request<'_>) -> Done {
+        let reply = Reply::Error(self.maintenance());
+        self.observe(&request.command, &request.form, None, &reply);
+        self.answer(&request.form, &reply)
+    }
+
+    /// What a change is answered while the server is read-only for maintenance; it is counted.
+    #[cold]
+    fn maintenance(&self) -> Error {
+        self.cx.counters.refused_maintenance.add(1);
+        Error::Maintenance
+    }
+
+    #[inline]
+    fn execute_observed(
+        &mut self,
+        request: &Request<'_>,
+        prepared: Option<Prepared<'t>>,
+        value: Value<'_>,
+        is_observed: bool,
+    ) -> Done {
         let before = if is_observed { self.look_before(&request.command, prepared) } else { None };
         let answered = match request.command {
             Command::Get(_) => return Done::Answered,
@@ -193,6 +240,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 }
                 done
             }
+        }
+    }
+
+    /// Executes a command of another site's client, as the home of its key.
+    pub(crate) fn execute_as_home(&mut self, command: Command<'_>, value: &[u8]) -> Answered<'t> {
+        match command {
+            Command::Store(store) => self.store(store, None, Value::Whole(value)),
+            Command::Arith(arith) => self.arith(arith, None),
+            _ => Ok(Reply::Error(Error::UnknownCommand)),
         }
     }
 

@@ -228,7 +228,7 @@ fn work(
         .transpose()?;
     let replication = store_settings
         .and_then(|store| store.replication)
-        .map(|settings| replication::Threads::start(&shared, &settings, secrets.replication_token))
+        .map(|settings| replication::Threads::start(&shared, &pool, &settings, secrets.replication_token))
         .transpose()?;
     let mut workers = Vec::new();
     for (index, (udp_sockets, poller)) in udp.into_iter().zip(pollers).enumerate() {

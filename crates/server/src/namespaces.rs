@@ -73,6 +73,8 @@ pub(crate) struct Report {
     /// Of a namespace of the store, where that is counted.
     pub(crate) disk: Option<DiskUse>,
     pub(crate) disk_limit_bytes: Option<u64>,
+    /// Concurrent changes of which one was lost; where other sites are told of the namespace.
+    pub(crate) conflicts: Option<u64>,
     pub(crate) engine: Stats,
     pub(crate) totals: NamespaceTotals,
 }
@@ -80,9 +82,14 @@ pub(crate) struct Report {
 impl Report {
     /// The prefix; of the default what it is flushed by.
     pub(crate) fn name(&self) -> String {
-        let name = if self.prefix.is_empty() { WITHOUT_PREFIX } else { &self.prefix };
-        String::from_utf8_lossy(name).into_owned()
+        name_of(&self.prefix)
     }
+}
+
+/// The name of the namespace with this prefix, to people: the prefix; of the default what it is flushed by.
+pub(crate) fn name_of(prefix: &[u8]) -> String {
+    let name = if prefix.is_empty() { WITHOUT_PREFIX } else { prefix };
+    String::from_utf8_lossy(name).into_owned()
 }
 
 impl Namespaces {
@@ -222,6 +229,10 @@ impl Namespaces {
                     .filter(|_| policy.keep == Keep::Store)
                     .and_then(|persistence| persistence.disk_quotas.used(number)),
                 disk_limit_bytes: policy.disk_bytes,
+                conflicts: persistence
+                    .and_then(|persistence| persistence.replication.get())
+                    .filter(|_| is_replicated(&table, number))
+                    .map(|site| site.conflicts_of(number)),
                 engine: engine.stats(),
                 totals: baseline.get(at).map_or(totals, |earlier| totals.since(earlier)),
             }

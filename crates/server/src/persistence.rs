@@ -38,7 +38,7 @@ use larder_store::files::DiskFiles;
 use larder_store::{Entry, FlushBy, LogOptions, Store, TryGet};
 
 use crate::clock::Clock;
-use crate::namespaces::{StoredNamespace, is_replicated, stored_below};
+use crate::namespaces::{Handles, StoredNamespace, is_replicated, stored_below};
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
@@ -78,7 +78,7 @@ impl StoreSettings {
     /// Threads that access the engines: the readers, the committer, those that list keys, and those that apply what
     /// other sites have changed.
     pub fn threads(&self) -> usize {
-        let peers = self.replication.as_ref().map_or(0, |replication| replication.peers.len());
+        let peers = self.replication.as_ref().map_or(0, ReplicationSettings::pullers_max);
         self.readers + 1 + key_dumps::THREADS + peers
     }
 
@@ -305,6 +305,21 @@ impl Persistence {
             meter.look_up(&Ok::<_, Error>(found == TryGet::Found), since);
         }
         found
+    }
+
+    /// True as long as this is a new one of several sites, which takes no changes of what is replicated.
+    #[inline]
+    pub(crate) fn is_new_site(&self) -> bool {
+        self.replication.get().is_some_and(|site| site.is_new())
+    }
+
+    /// Looks keys up in the store, however long that takes, and puts what is found into memory.
+    pub(crate) fn look_up_now(
+        &self,
+        wanted: Vec<fetch::Wanted>,
+        handles: &mut Handles,
+    ) -> Vec<fetch::Finding> {
+        self.store.get().map_or_else(Vec::new, |store| fetch::look_up(wanted, &**store, &self.clock, handles))
     }
 
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.

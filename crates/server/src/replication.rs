@@ -5,30 +5,47 @@
 //!   memory drops the key, and the store gets the newer state.
 //! - A thread accepts the peers, and starts one for each that pulls ([`publish`]).
 //! - Once a second another one notes in the log how far this site is ([`beat`]).
+//! - What caches have changed is kept in a [`ring`], and told ([`tell`]) to peers that follow it ([`follow`]).
+//! - Commands of keys whose home is another site are run there ([`home`]). Both use connections of their own
+//!   ([`aside`]), since one that pulls the log may be busy with a copy for minutes.
+//! - A copy is taken in [`copy`], with what it has named in [`named`].
 //! - All of them share the [`Site`].
 
 mod apply;
+mod aside;
 mod beat;
+mod copy;
+mod follow;
+pub(crate) mod home;
+mod named;
 mod note;
+mod peers;
 mod publish;
+pub(crate) mod report;
+pub(crate) mod ring;
 mod site;
 mod stream;
 mod subscribe;
+mod tell;
+mod waiters;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::thread::{Builder, JoinHandle};
 
+use larder_replication::members::SILENCE_MICROS_MAX;
 use larder_replication::wire::Token;
 
+use self::peers::Puller;
 pub use self::site::Site;
+pub(crate) use self::site::{PeerFigures, PullerFigures};
+use crate::net::worker_pool::WorkerPool;
 use crate::shared::Shared;
 
 /// One site of several (`--site` and what belongs to it).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ReplicationSettings {
     /// Its number, 1 to 255; 0: it was not given.
     pub site: u8,
@@ -36,31 +53,76 @@ pub struct ReplicationSettings {
     pub listen: Option<SocketAddr>,
     /// Peers that it pulls from: host and port.
     pub peers: Vec<String>,
+    /// Or a file that has them, by site, and is read again at SIGHUP.
+    pub peers_file: Option<PathBuf>,
     /// What all sites know.
     pub token_file: Option<PathBuf>,
+    /// A site that was not heard of for so long is put out.
+    pub silence_secs_max: u64,
+    /// What is kept of the log for sites that are away.
+    pub log_bytes_max: u64,
+}
+
+impl ReplicationSettings {
+    /// How many peers it may pull from.
+    pub fn pullers_max(&self) -> usize {
+        if self.peers_file.is_some() { PEERS_MAX } else { self.peers.len() }
+    }
+}
+
+impl Default for ReplicationSettings {
+    fn default() -> Self {
+        Self {
+            site: 0,
+            listen: None,
+            peers: Vec::new(),
+            peers_file: None,
+            token_file: None,
+            silence_secs_max: SILENCE_MICROS_MAX / 1_000_000,
+            log_bytes_max: 4 << 30,
+        }
+    }
 }
 
 /// The most peers: there are 2 to 8 sites.
 pub const PEERS_MAX: usize = 7;
 
+/// Tells the log which namespaces take no part because they are not kept in the store.
+fn say_left_out(shared: &Shared) {
+    let left_out = report::left_out(shared);
+    let all = shared.namespaces.table().map_or(0, |table| table.numbers().count());
+    let namespaces = left_out.join(" ");
+    if left_out.len() == all {
+        tracing::warn!(namespaces, "no namespace is kept in the store, so this site replicates nothing");
+    } else if !left_out.is_empty() {
+        tracing::info!(namespaces, "these namespaces are not kept in the store, and are not replicated");
+    }
+}
+
 /// The threads of replication.
 pub struct Threads {
     site: Arc<Site>,
     threads: Vec<JoinHandle<()>>,
+    pullers: Vec<Puller>,
 }
 
 impl Threads {
     /// Starts them. Call once, when the store is open. Errors: a sentence for the operator.
     pub fn start(
         shared: &Arc<Shared>,
+        pool: &Arc<WorkerPool>,
         settings: &ReplicationSettings,
         token: Option<Token>,
     ) -> io::Result<Self> {
-        let site = Arc::new(Site::open(shared, settings, token)?);
+        let named = settings.peers_file.as_ref().map(|path| peers::read(path, settings.site)).transpose()?;
+        let peers: Vec<String> =
+            named.iter().flat_map(|named| named.values()).chain(&settings.peers).cloned().collect();
+        let site = Arc::new(Site::open(shared, settings, &peers, token)?);
         let persistence = shared.persistence.as_ref().ok_or_else(|| io::Error::other("there is no store"))?;
         if persistence.replication.set(Arc::clone(&site)).is_err() {
             return Err(io::Error::other("replication has begun already"));
         }
+        say_left_out(shared);
         let mut threads = Vec::new();
         let mut spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
             threads.push(Builder::new().name(name).spawn(work)?);
@@ -75,30 +137,44 @@ impl Threads {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-publish".into(), Box::new(move || publish::accept(&listener, &shared, &site)))?;
         }
-        for peer in &settings.peers {
-            let handles =
-                shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
-            let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
-            spawn(
-                "larder-pull".into(),
-                Box::new(move || {
-                    subscribe::run(&peer, &shared, &site, &mut apply::Applier::new(&shared, &site, handles))
-                }),
-            )?;
+        let pullers = settings.peers.iter().map(|peer| Puller::start(shared, &site, peer, 0));
+        let pullers = pullers.collect::<io::Result<_>>()?;
+        if let Some((path, named)) = settings.peers_file.clone().zip(named) {
+            let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
+            spawn("larder-peers".into(), Box::new(move || peers::run(&path, named, &shared, &site)))?;
+        }
+        if let Some(ring) = &shared.ring {
+            for peer in &peers {
+                let handles = shared.namespaces.handles();
+                let mut handles = handles.ok_or_else(|| io::Error::other("no engine handle left"))?;
+                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
+                let ring = Arc::clone(ring);
+                let work = move || follow::run(&peer, &shared, &site, &ring, &mut handles);
+                spawn("larder-follow".into(), Box::new(work))?;
+            }
+        }
+        if let Some(homes) = &shared.homes {
+            homes.set_pool(pool);
+            for peer in &peers {
+                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
+                let homes = Arc::clone(homes);
+                spawn("larder-ask".into(), Box::new(move || home::run(&peer, &shared, &site, &homes)))?;
+            }
         }
         {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-beat".into(), Box::new(move || beat::run(&shared, &site)))?;
         }
-        Ok(Self { site, threads })
+        Ok(Self { site, threads, pullers })
     }
 
     /// Ends them. Call while the store's threads still run.
     pub fn stop(self) {
-        self.site.is_stopping.store(true, SeqCst);
+        self.site.stop();
         for thread in self.threads {
             thread.thread().unpark();
             let _ = thread.join();
         }
+        self.pullers.into_iter().for_each(Puller::end);
     }
 }

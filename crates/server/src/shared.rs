@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_engine::{Now, Position};
 use larder_protocol::admin::Streams;
+use larder_replication::told::FlushTime;
 
 use crate::access::TokenFile;
 use crate::clock::Clock;
@@ -26,6 +27,8 @@ use crate::observe::observer_flags::ObserverFlags;
 use crate::observe::prefixes::Prefixes;
 use crate::observe::watch::{Event, Log};
 use crate::persistence::Persistence;
+use crate::replication::home::Homes;
+use crate::replication::ring::Ring;
 use crate::startup::settings::Settings;
 
 /// The server as its workers see it.
@@ -40,6 +43,10 @@ pub struct Shared {
     pub clock: Arc<Clock>,
     /// The store, if there is one (`--store`).
     pub persistence: Option<Persistence>,
+    /// What other sites are told of the caches, if they are.
+    pub(crate) ring: Option<Arc<Ring>>,
+    /// Sites that run commands of this one's clients, if there are any.
+    pub(crate) homes: Option<Arc<Homes>>,
     /// The budget of connections' buffers.
     pub buffers: Arc<BufferBudget>,
     /// Open connections, and whether more are accepted.
@@ -88,11 +95,13 @@ impl Shared {
         let observers = ObserverFlags::default();
         observers.set_verbose(settings.journal.is_verbose(settings.verbosity));
         observers.set_counts_prefixes(settings.detail);
+        observers.set_read_only(settings.read_only);
+        let (site, table) = (settings.site(), namespaces.table());
         Ok(Self {
             observers,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
-            // The control thread writes lines, too.
-            log: Log::new(settings.threads + 1, settings.worker_logbuf_bytes as usize),
+            // The control thread writes lines, too, and the threads of replication.
+            log: Log::new(settings.threads + 2, settings.worker_logbuf_bytes as usize),
             prefixes: Prefixes::new(settings.threads, settings.prefix_delimiter),
             connection_table: ConnectionTable::default(),
             turned_away: Rarely::default(),
@@ -109,6 +118,8 @@ impl Shared {
             authenticator: None,
             tls: None,
             persistence: None,
+            ring: Ring::of(table.as_deref(), site).map(Arc::new),
+            homes: Homes::of(table.as_deref(), site).map(Arc::new),
             admin_token: None,
             backup_token: None,
             http_token: None,
@@ -167,6 +178,21 @@ impl Shared {
         self.observers.set_verbose(self.settings.journal.is_verbose(level));
     }
 
+    /// True if clients' changes are refused, for maintenance.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.observers.is_read_only()
+    }
+
+    /// Refuses clients' changes from now on, or takes them again. Those of other sites are applied all the same.
+    pub(crate) fn set_read_only(&self, is_on: bool) {
+        match (self.is_read_only(), is_on) {
+            (false, true) => tracing::warn!("changes are refused from now on, for maintenance"),
+            (true, false) => tracing::warn!("changes are taken again"),
+            _ => {}
+        }
+        self.observers.set_read_only(is_on);
+    }
+
     /// Requests a stop. Returns at once; the process ends within about a second.
     pub fn request_shutdown(&self, stop: Stop) {
         self.stop.store(stop as u8, Relaxed);
@@ -184,6 +210,11 @@ impl Shared {
         if self.observers.wants(event.stream()) {
             self.log.tell(thread, event, &self.control_wake);
         }
+    }
+
+    /// Reports what happened between sites to the watchers, if there are any.
+    pub(crate) fn tell_of_sites(&self, event: &Event<'_>) {
+        self.tell(self.settings.threads + 1, event);
     }
 
     /// Reports the evictions of a thread's handles to the watchers, if there are any, and sets whether the handles
@@ -229,6 +260,25 @@ impl Shared {
     /// memcached.
     /// Returns the position for which a reply has to wait, where there is a store.
     pub(crate) fn flush(&self, number: u8, exptime: i64, now: Now) -> Option<Position> {
+        let position = self.flush_untold(number, exptime, now);
+        if let Some(ring) = &self.ring {
+            ring.note_flush(number, self.flush_time(exptime, now));
+        }
+        position
+    }
+
+    /// When a flush of this exptime is due, for other sites.
+    fn flush_time(&self, exptime: i64, now: Now) -> FlushTime {
+        let at = self.clock.expiry(exptime, now);
+        match at.secs() {
+            _ if self.clock.is_before_start(exptime) => FlushTime::Cancelled,
+            Some(secs) if !at.is_past(now) => FlushTime::At(self.clock.wall_secs(secs).unsigned_abs()),
+            _ => FlushTime::Now,
+        }
+    }
+
+    /// The same, of which other sites are not told: one of them has told it, or they need not do it.
+    pub(crate) fn flush_untold(&self, number: u8, exptime: i64, now: Now) -> Option<Position> {
         let engine = self.namespaces.engine(number);
         if self.clock.is_before_start(exptime) {
             return engine.cancel_flush();

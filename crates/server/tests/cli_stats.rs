@@ -58,7 +58,7 @@ const ALWAYS: &str = "pid uptime time version libevent pointer_size rusage_user 
     lru_bumps_dropped]";
 
 /// What stands behind them.
-const OWN: &str = "larder_memory_used_bytes larder_version";
+const OWN: &str = "larder_memory_used_bytes larder_read_only larder_refused_read_only larder_version";
 
 const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask \
     shutdown_command growth_factor chunk_size num_threads num_threads_per_udp stat_key_prefix detail_enabled \
@@ -73,10 +73,10 @@ fn stats_has_memcacheds_names_in_its_order() {
     let defaults = lines(&start("-t 1"), &["stats\r\n"]);
     let all = ALWAYS.replace(['[', ']'], "");
     assert_eq!(names(&defaults), all.split_whitespace().chain(OWN.split(' ')).collect::<Vec<_>>());
-    assert_eq!(defaults.len(), 93 + 2);
+    assert_eq!(defaults.len(), 93 + 4);
 
     let bare = lines(&start("-t 1 -o no_lru_crawler,no_lru_maintainer"), &["stats\r\n"]);
-    assert_eq!(bare.len(), 84 + 2);
+    assert_eq!(bare.len(), 84 + 4);
     let with_timeout = lines(&start("-t 1 -o idle_timeout=100,no_slab_reassign"), &["stats\r\n"]);
     assert_eq!(value(&with_timeout, "idle_kicks"), "0");
     assert!(!names(&with_timeout).iter().any(|name| name.starts_with("slab_reassign")));

@@ -1,10 +1,16 @@
 //! Sites that all take writes, as processes: they converge, over links that are cut, slow, or deaf in one direction,
 //! and through deaths. `SEED` repeats a run's requests.
 
+#[path = "replication/caches.rs"]
+mod caches;
 #[path = "replication/client.rs"]
 mod client;
-#[path = "replication/proxy.rs"]
-mod proxy;
+#[path = "replication/copies.rs"]
+mod copies;
+#[path = "replication/homes.rs"]
+mod homes;
+#[path = "replication/members.rs"]
+mod members;
 #[path = "replication/site.rs"]
 mod site;
 
@@ -13,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use client::Client;
 use larder_conformance::server::eventually;
-use proxy::Link;
+use larder_conformance::sites::link::Link;
 use site::{Cluster, ENGINES};
 
 /// Waits until both sites have the same of each key: value, flags, exptime and CAS value.
@@ -65,6 +71,58 @@ fn what_one_site_does_the_other_has() {
         converge(&mut one, &mut other, &keys);
         assert_eq!(one.look_up(&keys).iter().flatten().count(), 1);
     }
+}
+
+/// Each conflict is counted with its namespace, and told to who watches, as is what becomes of a peer.
+#[test]
+fn conflicts_and_lost_peers_are_told() {
+    let cluster = Cluster::of(2, "memory");
+    let (mut one, mut other, mut watcher) = (cluster.client(0), cluster.client(1), cluster.client(1));
+    assert_eq!(watcher.ask("watch replication\r\n"), "OK");
+    cluster.set_links(Link::Cut);
+    let mut told = |what: &str| {
+        loop {
+            let line = watcher.line();
+            if line.contains(what) {
+                return line;
+            }
+        }
+    };
+    assert!(told(" type=site ").contains(" site=1 state=lost peer=127.0.0.1:"));
+    assert_eq!(one.ask("set a%b 0 0 5\r\nfirst\r\n"), "STORED");
+    assert_eq!(other.ask("set a%b 0 0 6\r\nsecond\r\n"), "STORED");
+    cluster.set_links(Link::Open);
+    assert!(told(" type=site ").contains(" state=connected"));
+    let conflict = told(" type=conflict ");
+    let field = |name: &str| {
+        let words = conflict.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        words.unwrap_or_else(|| panic!("no {name}: {conflict}")).to_owned()
+    };
+    // The later one wins, by the clocks of the sites, which are the same here.
+    assert_eq!((field("key").as_str(), field("namespace").as_str()), ("a%25b", "<null>"));
+    assert_eq!((field("winner_site").as_str(), field("loser_site").as_str()), ("2", "1"));
+    let version = |name: &str| field(name).parse::<u64>().expect("a version");
+    assert!(version("winner") > version("loser"));
+    eventually(|| one.ask("mg a%b s\r\n") == "HD s6");
+    assert_eq!(other.ask("mg a%b c\r\n"), format!("HD c{}", version("winner")));
+    assert_eq!(cluster.stat(1, ":conflicts"), 1);
+    assert!(other.report("stats namespaces").contains("STAT namespace:<null>:conflicts 1\n"));
+}
+
+/// A site that refuses its own clients goes on with what the others change.
+#[test]
+fn a_read_only_site_has_what_the_others_change() {
+    let cluster = Cluster::of(2, "memory");
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    cluster.set_read_only(1, "on");
+    assert_eq!(one.ask("set key 0 0 3\r\none\r\n"), "STORED");
+    eventually(|| other.ask("mg key s\r\n") == "HD s3");
+    assert_eq!(other.ask("delete key\r\n"), "SERVER_ERROR read-only for maintenance");
+    assert_eq!(one.ask("delete key\r\n"), "DELETED");
+    eventually(|| other.ask("mg key\r\n") == "EN");
+    cluster.set_read_only(1, "off");
+    assert_eq!(other.ask("set key 0 0 3\r\ntwo\r\n"), "STORED");
+    eventually(|| one.ask("mg key s\r\n") == "HD s3");
 }
 
 #[test]
@@ -210,41 +268,145 @@ fn sites_that_are_killed_converge() {
 /// A third site that has nothing takes a copy, while the others go on.
 #[test]
 fn a_new_site_joins_while_the_others_serve() {
-    for engine in ENGINES {
-        let mut cluster = Cluster::of_planned(2, 3, engine);
-        let keys = keys(2000);
-        let mut one = cluster.client(0);
-        keys.iter().for_each(|key| {
-            assert_eq!(one.ask(&format!("set {key} 0 0 {}\r\n{}\r\n", key.len(), key)), "STORED");
-        });
-        keys[..200].iter().for_each(|key| assert_eq!(one.ask(&format!("delete {key}\r\n")), "DELETED"));
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for site in 0..2 {
-                let (mut client, keys, is_over) = (cluster.client(site), &keys, &is_over);
-                scope.spawn(move || {
-                    let mut rng = fastrand::Rng::with_seed(site as u64);
-                    while !is_over.load(SeqCst) {
-                        client.change_at_random(&keys[..1000], &mut rng, false);
-                    }
-                });
-            }
-            let joined = cluster.start_site(2);
-            let mut third = Client::of(&joined);
-            eventually(|| third.look_up(&keys[1000..]).iter().flatten().count() == 1000);
-            is_over.store(true, SeqCst);
-            cluster.add(joined);
-        });
-        let (mut one, mut other, mut third) = (cluster.client(0), cluster.client(1), cluster.client(2));
-        for (client, mark) in [(&mut one, "mark0"), (&mut other, "mark1"), (&mut third, "mark2")] {
-            assert_eq!(client.ask(&format!("set {mark} 0 0 1\r\nx\r\n")), "STORED");
-        }
-        for client in [&mut one, &mut other, &mut third] {
-            eventually(|| {
-                ["mark0", "mark1", "mark2"].iter().all(|mark| client.ask(&format!("mg {mark}\r\n")) == "HD")
+    let mut cluster = Cluster::of_planned(2, 3, "log");
+    let keys = keys(2000);
+    let mut one = cluster.client(0);
+    keys.iter().for_each(|key| {
+        assert_eq!(one.ask(&format!("set {key} 0 0 {}\r\n{}\r\n", key.len(), key)), "STORED");
+    });
+    keys[..200].iter().for_each(|key| assert_eq!(one.ask(&format!("delete {key}\r\n")), "DELETED"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for site in 0..2 {
+            let (mut client, keys, is_over) = (cluster.client(site), &keys, &is_over);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(site as u64);
+                while !is_over.load(SeqCst) {
+                    client.change_at_random(&keys[..1000], &mut rng, false);
+                }
             });
         }
-        converge(&mut one, &mut other, &keys);
-        converge(&mut one, &mut third, &keys);
+        let joined = cluster.start_site(2);
+        let mut third = Client::of(&joined);
+        eventually(|| third.look_up(&keys[1000..]).iter().flatten().count() == 1000);
+        is_over.store(true, SeqCst);
+        eventually(|| third.takes_changes());
+        cluster.add(joined);
+    });
+    let (mut one, mut other, mut third) = (cluster.client(0), cluster.client(1), cluster.client(2));
+    for (client, mark) in [(&mut one, "mark0"), (&mut other, "mark1"), (&mut third, "mark2")] {
+        assert_eq!(client.ask(&format!("set {mark} 0 0 1\r\nx\r\n")), "STORED");
     }
+    for client in [&mut one, &mut other, &mut third] {
+        eventually(|| {
+            ["mark0", "mark1", "mark2"].iter().all(|mark| client.ask(&format!("mg {mark}\r\n")) == "HD")
+        });
+    }
+    converge(&mut one, &mut other, &keys);
+    converge(&mut one, &mut third, &keys);
+}
+
+/// It would give versions below horizons of those that it has not heard.
+#[test]
+fn a_new_site_takes_no_changes_before_it_has_heard_all_others() {
+    let mut cluster = Cluster::of_planned(2, 3, "log");
+    assert_eq!(cluster.client(0).ask("set key 7 0 1\r\n1\r\n"), "STORED");
+    cluster.link(2, 1).set(Link::Cut);
+    let joined = cluster.start_site(2);
+    cluster.add(joined);
+    let mut third = cluster.client(2);
+    eventually(|| third.ask("mg key f\r\n") == "HD f7");
+    // The one that it hears beats meanwhile.
+    let heard = third.stat(":entries");
+    eventually(|| third.stat(":entries") > heard + 1);
+    assert!(!third.takes_changes());
+    let refusal = "SERVER_ERROR new site takes no changes before it has heard all others";
+    for request in [
+        "set key 0 0 1\r\nx\r\n",
+        "set new 0 0 1\r\nx\r\n",
+        "add new 0 0 1\r\nx\r\n",
+        "append key 0 0 1\r\nx\r\n",
+        "cas key 0 0 1 5\r\nx\r\n",
+        "ms key 1\r\nx\r\n",
+        "incr key 1\r\n",
+        "ma key\r\n",
+        "touch key 100\r\n",
+        "gat 100 key\r\n",
+        "mg key T100\r\n",
+        "mg new N100\r\n",
+        "delete key\r\n",
+        "md key\r\n",
+        "md key I\r\n",
+        "flush_all\r\n",
+        "flush_prefix rep:\r\n",
+    ] {
+        assert_eq!(third.ask(request), refusal, "{request}");
+    }
+    assert_eq!(third.set_by_binary("key", "x"), 0x84, "internal error");
+    // What is the site's own goes on, and so do reads.
+    assert_eq!(third.ask("set own:key 0 0 1\r\nx\r\n"), "STORED");
+    assert_eq!(third.ask("flush_prefix own:\r\n"), "OK");
+    assert_eq!(third.ask("mg key f\r\n"), "HD f7");
+
+    cluster.link(2, 1).set(Link::Open);
+    eventually(|| third.takes_changes());
+    assert_eq!(third.ask("set key 8 0 1\r\n2\r\n"), "STORED");
+    eventually(|| cluster.client(0).ask("mg key f\r\n") == "HD f8");
+    // From now on it does so with nobody there.
+    cluster.set_links(Link::Cut);
+    cluster.kill(2);
+    cluster.start_again(2);
+    assert_eq!(cluster.client(2).ask("set key 9 0 1\r\n3\r\n"), "STORED");
+}
+
+/// The touch of a newer value is there before that value: it counts, whatever is done with the older value meanwhile.
+#[test]
+fn a_touch_of_an_older_value_does_not_replace_the_expiry_of_a_newer_one() {
+    for engine in ENGINES {
+        let cluster = Cluster::of(3, engine);
+        let mut clients = [0, 1, 2].map(|site| cluster.client(site));
+        assert_eq!(clients[0].ask("set key 0 0 3\r\nold\r\n"), "STORED");
+        for client in &mut clients {
+            eventually(|| client.ask("mg key\r\n") == "HD");
+        }
+        cluster.link(0, 2).set(Link::Cut);
+        assert_eq!(clients[2].ask("set key 1 1000 3\r\nnew\r\n"), "STORED");
+        eventually(|| clients[1].ask("mg key f\r\n") == "HD f1");
+        assert_eq!(clients[1].ask("touch key 5000\r\n"), "TOUCHED");
+        let lives_on = |client: &mut Client, flags: &str| {
+            let reply = client.ask("mg key f t\r\n");
+            let ttl = reply.strip_prefix(&format!("HD {flags} t")).and_then(|ttl| ttl.parse::<i32>().ok());
+            ttl.is_some_and(|ttl| (4000..=5000).contains(&ttl))
+        };
+        eventually(|| lives_on(&mut clients[0], "f0"));
+        // In memory twice, and once more after it was looked up in the store.
+        for _ in 0..2 {
+            assert_eq!(clients[0].ask("touch key 9000\r\n"), "TOUCHED");
+            assert_eq!(clients[0].ask("touch key 8000\r\n"), "TOUCHED");
+            eventually(|| lives_on(&mut clients[0], "f0"));
+        }
+        cluster.link(0, 2).set(Link::Open);
+        for client in &mut clients {
+            eventually(|| lives_on(client, "f1"));
+        }
+    }
+}
+
+/// Of the beats that a peer has missed, the last one says all.
+#[test]
+fn only_the_newest_beat_is_sent() {
+    let cluster = Cluster::of(2, "log");
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    cluster.set_links(Link::Cut);
+    eventually(|| one.figures().contains(":connected no"));
+    let before = one.stat(":entries");
+    let missed_from = other.stat("log_durable_sequence");
+    // Nothing else comes into its log, as long as it pulls nothing.
+    eventually(|| other.stat("log_durable_sequence") >= missed_from + 5);
+    cluster.link(0, 1).set(Link::Open);
+    let opened = other.stat("log_durable_sequence");
+    eventually(|| one.stat(":entries") > before);
+    let entries = one.stat(":entries") - before;
+    let made_meanwhile = other.stat("log_durable_sequence") - opened;
+    assert!(entries <= 1 + made_meanwhile, "{entries} beats, of which {made_meanwhile} were made meanwhile");
 }

@@ -315,6 +315,10 @@ impl Store for LogStore {
         }
     }
 
+    fn log_bytes_after(&self, sequence: u64) -> u64 {
+        retain::log_bytes_after(&self.segments.all(), sequence)
+    }
+
     fn maintain(&self, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
         clean::maintain(self, budget, now_unix_secs)
     }

@@ -516,6 +516,12 @@ impl Store for MemoryStore {
         }
     }
 
+    fn log_bytes_after(&self, sequence: u64) -> u64 {
+        let inner = self.lock();
+        let newer = inner.now.log.iter().rev().take_while(|(known, _)| *known > sequence);
+        newer.map(|(_, entry)| entry.bytes() as u64).sum()
+    }
+
     /// Drops what has expired, where that is counted; of a replicated store, what nobody needs.
     fn maintain(&self, _: Budget, now_unix_secs: u64) -> Result<Progress> {
         let mut inner = self.lock();

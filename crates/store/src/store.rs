@@ -72,6 +72,12 @@ pub trait Store: Send + Sync {
     /// Counters.
     fn stats(&self) -> Stats;
 
+    /// The files of the log that somebody who has it up to this sequence has not read to their end.
+    fn log_bytes_after(&self, sequence: u64) -> u64 {
+        let _ = sequence;
+        0
+    }
+
     /// One bounded step of work that no request should wait for: cleaning, and notes of what is durable. Called again
     /// and again by one background thread; safe beside all other calls.
     fn maintain(&self, budget: Budget, now_unix_secs: u64) -> Result<Progress>;

@@ -322,7 +322,7 @@ fn who_waits_is_not_kept_waiting_for_more_changes() {
     // Before the committer waits.
     journal.submit(journal.next_position(0), change(b"key", b"value", journal.version_above(0), true));
     journal.hurry();
-    journal.wait(minute, minute);
+    journal.wait(minute, || minute);
     let submit = &|thread: u64| {
         for number in 0..CHANGES {
             let position = journal.next_position(number);
@@ -341,8 +341,37 @@ fn who_waits_is_not_kept_waiting_for_more_changes() {
         }
         while !journal.is_applied(THREADS * CHANGES + 1) {
             if committer.step(0) != Step::Again {
-                journal.wait(minute, minute);
+                journal.wait(minute, || minute);
             }
         }
     });
+}
+
+/// Who reads the log gets what was changed here without waiting for the interval, in as few syncs as the pause allows.
+#[test]
+fn what_is_followed_is_made_durable_at_once_and_then_at_a_pace() {
+    let mut bed = bed(MemoryFaults::default());
+    let unfollowed = bed.put(b"before", b"value", false);
+    assert_eq!(bed.settle(10_000), Step::IdleUntil { micros: 11_000 }, "the interval");
+    assert_eq!(bed.journal.outcome(unfollowed), Outcome::Pending);
+    bed.journal.follow();
+    assert_eq!(bed.settle(10_010), Step::Idle);
+    assert_eq!(bed.journal.outcome(unfollowed), Outcome::Done, "it has a follower now");
+    assert_eq!((bed.committer.linger_micros(10_010), bed.committer.linger_micros(11_010)), (1_000, 0));
+    let second = bed.put(b"key", b"second", false);
+    assert_eq!(bed.settle(10_020), Step::IdleUntil { micros: 11_010 }, "so soon after the last one");
+    assert_eq!(bed.journal.outcome(second), Outcome::Pending);
+    bed.settle(11_010);
+    assert_eq!(bed.journal.outcome(second), Outcome::Done);
+    // What came from elsewhere says nothing to them.
+    let foreign = bed.journal.next_position(hash(b"foreign"));
+    let version = bed.journal.version_above(0);
+    bed.journal.submit(foreign, change(b"foreign", b"value", version, false).unfollowed());
+    assert_eq!(bed.settle(20_000), Step::IdleUntil { micros: 21_000 }, "the interval");
+    let third = bed.put(b"key", b"third", false);
+    assert_eq!(bed.settle(20_001), Step::Idle);
+    assert_eq!(bed.journal.outcome(third), Outcome::Done);
+    bed.journal.unfollow();
+    bed.put(b"key", b"fourth", false);
+    assert_eq!(bed.settle(30_000), Step::IdleUntil { micros: 31_000 });
 }

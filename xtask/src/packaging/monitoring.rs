@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -170,7 +171,7 @@ fn sample(name: &str) -> Sample {
     Sample { name: name.to_owned(), labels: Vec::new(), value: 0.0 }
 }
 
-/// All that larderd exports: with UDP, after traffic that has filled it; with TLS; and with a store.
+/// All that larderd exports: with UDP, after traffic that has filled it; with TLS; with a store; and as a site.
 fn exported() -> Result<Vec<Sample>> {
     let larderd = server::larderd()?;
     let folder = Folder::create();
@@ -192,22 +193,47 @@ fn exported() -> Result<Vec<Sample>> {
     let with_store = Server::start_command(with_store)?;
     fill(&with_store)?;
 
+    let sites = sites(&larderd, &folder)?;
+
     let mut samples = samples_of(&with_tls)?;
     samples.extend(samples_of(&with_store)?);
+    // Once they know each other.
+    samples.extend(late_samples(&sites[0], LATE_OF_SITES, || Ok(()))?);
     // These come with traffic, the predictions once a second.
-    let late = promql::query(LATE)?.selectors;
+    samples.extend(late_samples(&with_udp, LATE, || fill(&with_udp))?);
+    Ok(samples)
+}
+
+/// All samples, once they have these; `each_time` is done before each look.
+fn late_samples(server: &Server, late: &str, each_time: impl Fn() -> Result<()>) -> Result<Vec<Sample>> {
+    let selectors = promql::query(late)?.selectors;
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        fill(&with_udp)?;
-        let told = samples_of(&with_udp)?;
-        if late.iter().all(|selector| told.iter().any(|sample| selects(selector, sample))) {
-            samples.extend(told);
-            return Ok(samples);
+        each_time()?;
+        let told = samples_of(server)?;
+        if selectors.iter().all(|selector| told.iter().any(|sample| selects(selector, sample))) {
+            return Ok(told);
         }
         if Instant::now() > deadline {
-            return Err(format!("larderd does not export {LATE}").into());
+            return Err(format!("larderd does not export {late}").into());
         }
+        std::thread::sleep(PAUSE);
     }
+}
+
+/// Two that hold the same data.
+fn sites(larderd: &Path, folder: &Folder) -> Result<[Server; 2]> {
+    let token = folder.write("token", "a-token-that-both-sites-know\n");
+    let listens = [server::free_port(), server::free_port()].map(|port| format!("127.0.0.1:{port}"));
+    let start = |site: usize| {
+        let mut command = server::command(larderd);
+        command.args(["--admin-listen", "127.0.0.1:0", "-u", "root", "--store"]);
+        command.arg(folder.file(&format!("store-{site}")));
+        command.args(["--site", &(site + 1).to_string(), "--replication-listen", &listens[site]]);
+        command.args(["--peer", &listens[1 - site], "--replication-token-file"]).arg(&token);
+        Server::start_command(command)
+    };
+    Ok([start(0)?, start(1)?])
 }
 
 fn samples_of(server: &Server) -> Result<Vec<Sample>> {
@@ -234,6 +260,9 @@ pub(super) const RULES: &str = "packaging/prometheus/larder.rules.yml";
 /// Labels that Prometheus gives to each target.
 const OF_TARGETS: [&str; 2] = ["instance", "job"];
 const LATE: &str = "larder_predicted_hit_ratio + memcached_slab_items_evicted_time_seconds{slab=\"2\"}";
+const LATE_OF_SITES: &str = "larder_replication_lag_seconds + larder_replication_standing \
+    + larder_replication_in_flight_bytes";
+const PAUSE: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_secs(60);
 const VALUE_BYTES: usize = 1000;
 const KEYS: usize = 8000;

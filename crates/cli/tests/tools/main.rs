@@ -9,6 +9,7 @@ mod keys;
 mod look;
 mod screen;
 mod shell;
+mod sites;
 mod transfer;
 
 use std::io::Write as _;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{ALIVE_MICROS, Closed, Now, Peer, TIMEOUT_MICROS, closed};
-use crate::wire::{FrameDecoder, Message, Refusal};
+use crate::wire::{FrameDecoder, Message, Refusal, Side, push_parts};
 
 /// What either end asks of its caller.
 pub(super) trait Action {
@@ -50,6 +50,15 @@ impl<A: Action> Channel<A> {
     pub(super) fn send(&mut self, message: &Message<'_>) {
         let mut out = Vec::new();
         message.encode(&mut out);
+        self.act(A::send(out));
+    }
+
+    /// Says something beside the log.
+    pub(super) fn say(&mut self, side: Side, body: &[u8], now: Now) {
+        let mut out = Vec::new();
+        push_parts(&mut out, body);
+        Message::Side(side).encode(&mut out);
+        self.sent_micros = now.micros;
         self.act(A::send(out));
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::channel::{Action, Channel, End};
 use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
 use crate::members::{CopyExtent, Cursor, Members, Standing};
-use crate::wire::{Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, push_parts};
+use crate::wire::{
+    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side, push_parts,
+};
 
 /// Serves one subscriber.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Publisher {
     window_bytes: usize,
     /// All of the own log up to here is durable. Nothing else is ever sent: what a peer has, its origin cannot lose.
     durable: u64,
+    /// Of a command for this site.
+    assembly: Assembly,
 }
 
 /// What the caller has to do, in this order.
@@ -69,6 +73,8 @@ pub enum PublisherAction {
         /// Of the own log.
         sequence: u64,
     },
+    /// The other side does not pull the log, and says this, with its body. Answer: [`Publisher::say`].
+    Side(Side, Vec<u8>),
     /// The subscriber has its copy: make [`Members::joined`] durable before the next action.
     CopyTaken {
         /// Its site.
@@ -108,6 +114,8 @@ pub enum LogRead {
 pub struct CopyStart {
     /// What it is of: [`Members::begin_copy`].
     pub extent: CopyExtent,
+    /// About how many bytes all of it has.
+    pub whole_bytes: u64,
     /// The interrupted position, if that copy is continued; else empty.
     pub position: Vec<u8>,
 }
@@ -132,6 +140,8 @@ enum Phase {
     Streaming(Stream),
     BeginningCopy,
     Copying(Copying),
+    /// The other side pulls no log.
+    Aside,
 }
 
 #[derive(Debug)]
@@ -172,6 +182,11 @@ impl Flight {
         self.bytes += bytes;
     }
 
+    /// How many have fewer bytes.
+    fn below(&self, bytes: usize) -> usize {
+        self.sent.iter().filter(|(_, sent)| *sent < bytes).count()
+    }
+
     fn land(&mut self, number: u64) {
         while let Some(&(first, bytes)) = self.sent.front()
             && first <= number
@@ -200,6 +215,7 @@ impl Publisher {
             phase: Phase::Handshake,
             window_bytes: 0,
             durable,
+            assembly: Assembly::new(ASK_BYTES_MAX),
         };
         publisher.channel.send(&Message::Challenge(challenge));
         publisher
@@ -213,6 +229,19 @@ impl Publisher {
     /// The subscriber's site, once it has proven that it knows the token.
     pub fn peer(&self) -> Option<u8> {
         self.channel.peer.map(|peer| peer.site)
+    }
+
+    /// The same, of a subscriber that pulls the log.
+    pub fn puller(&self) -> Option<u8> {
+        let is_pulling = !matches!(self.phase, Phase::Handshake | Phase::Idle | Phase::Aside);
+        self.peer().filter(|_| is_pulling)
+    }
+
+    /// Says something to a side that pulls no log.
+    pub fn say(&mut self, side: Side, body: &[u8], now: Now) {
+        if matches!(self.phase, Phase::Aside) {
+            self.channel.say(side, body, now);
+        }
     }
 
     /// True after the last action.
@@ -313,8 +342,9 @@ impl Publisher {
         if !matches!(self.phase, Phase::BeginningCopy) {
             return;
         }
-        let CopyStart { extent: CopyExtent { start, horizon, others }, position } = begun;
-        self.channel.send(&Message::CopyBegin { start, horizon, position: &position, others });
+        let CopyStart { extent: CopyExtent { start, horizon, others }, whole_bytes, position } = begun;
+        let begin = Message::CopyBegin { start, horizon, whole_bytes, position: &position, others };
+        self.channel.send(&begin);
         let copy = Copying {
             start,
             horizon,
@@ -347,7 +377,9 @@ impl Publisher {
         match &mut self.phase {
             Phase::Streaming(stream) => {
                 let has_more = stream.read < self.durable;
-                if has_more && !stream.is_reading && stream.flight.bytes < window_bytes {
+                let has_room = stream.flight.bytes < window_bytes
+                    && stream.flight.below(bytes_max / 2) < SMALL_BATCHES_MAX;
+                if has_more && !stream.is_reading && has_room {
                     stream.is_reading = true;
                     let after = stream.read;
                     self.channel.act(PublisherAction::ReadLog { after, bytes_max });
@@ -418,6 +450,14 @@ impl End for Publisher {
         match (message, &mut self.phase) {
             (Message::Refused(refusal, sentence), _) => return Err(told_by_peer(refusal, sentence)),
             (Message::Alive { .. }, _) => {}
+            (Message::Part { body_bytes, data }, Phase::Idle | Phase::Aside) => {
+                self.assembly.push(body_bytes, data)?;
+            }
+            (Message::Side(side), Phase::Idle | Phase::Aside) => {
+                self.phase = Phase::Aside;
+                let body = self.assembly.take();
+                self.channel.act(PublisherAction::Side(side, body));
+            }
             (Message::Subscribe { cursor, prefixes }, Phase::Idle) => {
                 let prefixes = prefixes.into_iter().map(<[u8]>::to_vec).collect();
                 self.phase = Phase::Admitting(cursor);
@@ -471,6 +511,9 @@ impl Copying {
     }
 }
 
+/// The longest command for this site.
+const ASK_BYTES_MAX: usize = 1 << 20;
+
 /// What there is of the own log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogExtent {
@@ -485,7 +528,9 @@ pub struct LogExtent {
 /// Whether a site gets the log from its cursor on.
 pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Admission {
     let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
-    if position.standing == Standing::Silent {
+    if position.standing == Standing::Removed {
+        Admission::Refused(Refusal::UnknownSite)
+    } else if position.standing == Standing::Silent {
         Admission::Copy(CopyReason::Silent)
     } else if position.standing != Standing::In {
         Admission::Copy(CopyReason::Restored)
@@ -499,3 +544,6 @@ pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Adm
         Admission::Log
     }
 }
+
+/// Small batches that may be under way: a subscriber that cannot keep up with them gets fewer, larger ones.
+const SMALL_BATCHES_MAX: usize = 4;

@@ -8,7 +8,7 @@ use super::{AHEAD_MICROS_MAX, Closed, Now, Peer, Settings, closed, told_by_peer,
 use crate::entry::Entries;
 use crate::members::{Cursor, Position};
 use crate::version::unix_micros_of;
-use crate::wire::{Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role};
+use crate::wire::{Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side};
 
 /// Pulls from one publisher.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Subscriber {
 pub enum SubscriberAction {
     /// Send these bytes.
     Send(Vec<u8>),
-    /// Both sides know the token. Answer: [`Subscriber::subscribe`].
+    /// Both sides know the token. Answer: [`Subscriber::subscribe`], or [`Subscriber::say`].
     Connected {
         /// The publisher's site.
         site: u8,
@@ -57,6 +57,8 @@ pub enum SubscriberAction {
     /// All pieces are applied: drop what the copy does not have, keep cursor and positions, make all durable. Answer:
     /// [`Subscriber::copy_taken`].
     FinishCopy,
+    /// The other side says this, with its body, on a connection that does not pull its log.
+    Side(Side, Vec<u8>),
     /// Changes of the publisher are so far ahead of the wall clock. They wait.
     Ahead {
         /// Ahead of the wall clock.
@@ -88,6 +90,8 @@ pub struct CopyBegun {
     pub cursor: Cursor,
     /// What the copy does not have, up to this version, is gone.
     pub horizon: u64,
+    /// About how many bytes the whole copy has.
+    pub whole_bytes: u64,
     /// True if the copy goes on where it was interrupted.
     pub is_continued: bool,
     /// How far the publisher is in other logs.
@@ -130,6 +134,8 @@ enum Phase {
     },
     /// All pieces are applied.
     Finishing,
+    /// This connection pulls no log.
+    Aside,
 }
 
 #[derive(Debug)]
@@ -215,6 +221,14 @@ impl Subscriber {
         let settings = Arc::clone(&self.settings);
         let prefixes = settings.prefixes.iter().map(Vec::as_slice).collect();
         self.channel.send(&Message::Subscribe { cursor, prefixes });
+    }
+
+    /// Says something on a connection that pulls no log: it does not from then on.
+    pub fn say(&mut self, side: Side, body: &[u8], now: Now) {
+        if matches!(self.phase, Phase::Connected | Phase::Aside) {
+            self.phase = Phase::Aside;
+            self.channel.say(side, body, now);
+        }
     }
 
     /// The answer to [`SubscriberAction::CopyNeeded`]. `interrupted`: the start of an earlier copy, and the position of
@@ -390,8 +404,13 @@ impl End for Subscriber {
             }
             (
                 Message::Part { body_bytes, data },
-                Phase::Pulling { .. } | Phase::Copying { has_last: false, .. },
+                Phase::Pulling { .. } | Phase::Copying { has_last: false, .. } | Phase::Aside,
             ) => Ok(self.assembly.push(body_bytes, data)?),
+            (Message::Side(side), Phase::Aside) => {
+                let body = self.assembly.take();
+                self.channel.act(SubscriberAction::Side(side, body));
+                Ok(())
+            }
             (Message::Batch { from, to, unix_micros }, Phase::Pulling { received, .. }) => {
                 if from != *received || to <= from {
                     let sentence = format!("the other site sends {from} to {to} after {received}");
@@ -402,7 +421,7 @@ impl End for Subscriber {
                 self.enqueue(Work::Batch(Batch { from, to, body, unix_micros }))
             }
             (
-                Message::CopyBegin { start, horizon, position, others },
+                Message::CopyBegin { start, horizon, whole_bytes, position, others },
                 &mut Phase::AwaitingCopy { start: asked },
             ) => {
                 let Some(peer) = self.channel.peer else { return Err(unexpected()) };
@@ -412,7 +431,7 @@ impl End for Subscriber {
                 }
                 let cursor = Cursor { incarnation: peer.incarnation, sequence: start };
                 self.phase = Phase::Copying { received: 0, has_last: false };
-                let begun = CopyBegun { cursor, horizon, is_continued, others };
+                let begun = CopyBegun { cursor, horizon, whole_bytes, is_continued, others };
                 self.channel.act(SubscriberAction::CopyBegun(begun));
                 Ok(())
             }

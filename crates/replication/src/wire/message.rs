@@ -3,6 +3,7 @@
 use super::WireError;
 use super::frame::push_frame;
 use super::proof::Proof;
+use super::side::Side;
 use crate::bytes::{Reader, push_short_bytes};
 use crate::entry::Beat;
 use crate::members::{Cursor, Position, Standing};
@@ -77,6 +78,8 @@ pub enum Message<'a> {
         start: u64,
         /// What the copy does not have, up to this version, is gone; 0: it may just have been written elsewhere.
         horizon: u64,
+        /// About how many bytes the whole copy has, for who looks on.
+        whole_bytes: u64,
         /// What the pieces follow: empty, or the position that was asked for.
         position: &'a [u8],
         /// How far the publisher was in the logs of the other sites.
@@ -105,6 +108,8 @@ pub enum Message<'a> {
     },
     /// From either side: the connection ends.
     Refused(Refusal, &'a str),
+    /// On a connection that does not pull the log.
+    Side(Side),
 }
 
 /// How a publisher introduces itself.
@@ -241,6 +246,7 @@ impl<'a> Message<'a> {
             Self::CopyTaken => 14,
             Self::Alive { .. } => 15,
             Self::Refused(..) => 16,
+            Self::Side(side) => side.kind(),
         }
     }
 
@@ -272,8 +278,8 @@ impl<'a> Message<'a> {
                 numbers(out, &[*start]);
                 out.extend_from_slice(position);
             }
-            Self::CopyBegin { start, horizon, position, others } => {
-                numbers(out, &[*start, *horizon]);
+            Self::CopyBegin { start, horizon, whole_bytes, position, others } => {
+                numbers(out, &[*start, *horizon, *whole_bytes]);
                 push_short_bytes(out, position);
                 others.iter().for_each(|other| encode_position(other, out));
             }
@@ -289,6 +295,7 @@ impl<'a> Message<'a> {
                 out.push(*refusal as u8);
                 out.extend_from_slice(sentence.as_bytes());
             }
+            Self::Side(side) => side.encode_payload(out),
         }
     }
 
@@ -316,12 +323,13 @@ impl<'a> Message<'a> {
             9 => Self::Confirm { applied: rest.u64()?, durable: rest.u64()? },
             10 => Self::CopyRequest { start: rest.u64()?, position: decode_copy_position(rest)? },
             11 => {
-                let (start, horizon, position) = (rest.u64()?, rest.u64()?, rest.short_bytes()?);
+                let (start, horizon, whole_bytes) = (rest.u64()?, rest.u64()?, rest.u64()?);
+                let position = rest.short_bytes()?;
                 let mut others = Vec::new();
                 while !rest.is_empty() {
                     others.push(decode_position(rest)?);
                 }
-                Self::CopyBegin { start, horizon, position, others }
+                Self::CopyBegin { start, horizon, whole_bytes, position, others }
             }
             12 => {
                 let (number, is_last) = (rest.u64()?, decode_bool(rest)?);
@@ -338,6 +346,7 @@ impl<'a> Message<'a> {
                     Some(sentence).filter(|sentence| sentence.len() <= SENTENCE_BYTES_MAX)?,
                 )
             }
+            24..=31 => Self::Side(Side::decode_payload(kind, rest)?),
             _ => return None,
         })
     }

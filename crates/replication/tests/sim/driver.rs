@@ -61,6 +61,7 @@ impl Cluster<'_, '_> {
                         self.keep(sender, position);
                     }
                 }
+                PublisherAction::Side(side, _) => return Err(format!("{sender} hears {side:?}")),
                 PublisherAction::Close(closed) => {
                     trace!(self, "{sender} closes: {closed}");
                     self.network.connections[index].publisher = None;
@@ -141,6 +142,7 @@ impl Cluster<'_, '_> {
                     trace!(self, "{puller} holds {sender}, which is {micros} us ahead");
                 }
                 SubscriberAction::NoLongerAhead => {}
+                SubscriberAction::Side(side, _) => return Err(format!("{puller} hears {side:?}")),
                 SubscriberAction::Close(closed) => {
                     trace!(self, "{puller} closes: {closed}");
                     self.network.connections[index].subscriber = None;
@@ -299,7 +301,7 @@ impl Cluster<'_, '_> {
         let (start, position) = interrupted.unzip();
         let (extent, is_continued) = site.members.begin_copy(taker, start, log);
         let position = position.filter(|_| is_continued).unwrap_or_default();
-        CopyStart { extent, position }
+        CopyStart { extent, whole_bytes: 0, position }
     }
 
     fn read_copy(&mut self, sender: u8, position: &[u8], horizon: u64, bytes_max: usize) -> CopyRead {

@@ -38,6 +38,7 @@ use crate::namespaces::{Guards, Rights};
 use crate::observe::measure::Class;
 use crate::observe::trace;
 use crate::persistence::fetch::{Fetching, Finding};
+use crate::replication::home::{Answer, Asked};
 
 /// The state of a conversation between two reads. Owns memory only while a value is arriving.
 #[derive(Default)]
@@ -53,6 +54,8 @@ pub struct Session {
     rights: Option<(u32, Rights)>,
     /// Look-ups in the store that the request at the head of the input waits for.
     fetching: Option<Arc<Fetching>>,
+    /// What the home of its key was asked for the request at the head of the input.
+    asked: Option<Arc<Asked>>,
     /// The session serves one datagram: all its input comes at once, and its source may be forged.
     is_datagram: bool,
 }
@@ -157,6 +160,13 @@ impl Session {
                 None => return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) },
             },
         };
+        let answer = match self.asked {
+            None => None,
+            Some(_) => match self.take_answer() {
+                Some(answer) => Some(answer),
+                None => return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) },
+            },
+        };
         let deadline_passed = self.retry_deadline.is_over(guards);
         let rights = self.rights(guards);
         let mut executor = Executor {
@@ -166,7 +176,7 @@ impl Session {
             out,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
-            store: StoreAccess::new(cx, findings),
+            store: StoreAccess::new(cx, findings, answer),
             dump: None,
             has_had_its_turn: false,
         };
@@ -195,6 +205,7 @@ impl Session {
                 }
                 if next == Next::Wait(Waiting::Signal) {
                     self.fetching = executor.store.begin_fetching();
+                    self.asked = executor.store.take_asked();
                 }
                 let Progress { consumed, requests } = progress;
                 return Fed { consumed, requests, next };
@@ -208,6 +219,14 @@ impl Session {
         let findings = self.fetching.as_ref()?.take_findings()?;
         self.fetching = None;
         Some(findings)
+    }
+
+    /// The home's answer to the request that waits. `None`: it was woken too early.
+    #[inline(never)]
+    fn take_answer(&mut self) -> Option<Answer> {
+        let answer = self.asked.as_ref()?.take_answer()?;
+        self.asked = None;
+        Some(answer)
     }
 
     /// The place for the next bytes of a value, if reading straight into it pays. The end of a value always comes

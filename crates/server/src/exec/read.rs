@@ -128,6 +128,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // gat
     fn get_and_touch(&mut self, key: Key<'_>, prepared: Prepared<'t>, exptime: i64, form: &Form<'_>) -> Done {
         let place = self.guards.place(key.written(), Some(prepared));
+        if self.cx.shared.observers.is_read_only() {
+            let error = self.maintenance();
+            return self.refuse_get(error, form);
+        }
         if let Err(error) = place.admit(self.rights, Right::Both) {
             return self.refuse_get(error, form);
         }
@@ -146,6 +150,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
         match touched {
             Ok(item) => {
+                self.cx.tell_changed(&place, key.written());
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
                 place.count_get(true);
@@ -204,6 +209,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             (None, true) => Intent::Change,
             (None, false) => Intent::Read,
         };
+        let fetch_key = fetch.key;
         let fetch = |guard: &'t Guard<'t>| guard.fetch_hinted(key, place.hash, place.hint, &how);
         let fetched = match self.store.operate(&place, key, intent, fetch) {
             Ok(fetched) => fetched,
@@ -212,6 +218,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.tap_read(&place, fetched.as_ref().ok().map(|fetched| fetched.item));
         match fetched {
             Ok(fetched) => {
+                if touch.is_some() || fetched.vivified {
+                    cx.tell_changed(&place, fetch_key.bytes(&mut self.key_buffer));
+                }
                 place.count_get(true);
                 if touch.is_some() {
                     counters.cmd_touch.add(1);

@@ -26,10 +26,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Ok(exptime) => exptime,
             Err(error) => return Ok(Reply::Error(error)),
         };
-        if (0..self.guards.count()).any(|number| self.guards.guard(number).is_backed())
-            && let Err(unanswered) = self.store.admit()
-        {
-            return unanswered.into_answer();
+        for number in (0..self.guards.count()).filter(|number| self.guards.guard(*number).is_backed()) {
+            if let Err(unanswered) = self.store.admit(number) {
+                return unanswered.into_answer();
+            }
         }
         (0..self.guards.count()).for_each(|number| self.flush_one(number, exptime));
         Ok(Reply::Ok)
@@ -55,7 +55,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return Ok(Reply::Error(error));
         }
         if self.guards.guard(number).is_backed()
-            && let Err(unanswered) = self.store.admit()
+            && let Err(unanswered) = self.store.admit(number)
         {
             return unanswered.into_answer();
         }

@@ -13,14 +13,19 @@ use crate::conn::waiter::{Waiter, Waiting};
 use crate::namespaces::Place;
 use crate::persistence::fetch::{Fetching, Finding, Wanted};
 use crate::persistence::{Behind, Persistence};
+use crate::replication::home::{Answer, Asked};
 
 /// The way to items that may be in a store, not in memory.
 pub(crate) struct StoreAccess<'e, 'c> {
-    cx: &'e Context<'c>,
+    pub(super) cx: &'e Context<'c>,
     /// What look-ups in the store have found out for the request that waited for them.
     findings: Vec<Finding>,
     /// What is to be looked up in the store before the request can be executed: with [`Waiting::Signal`].
     wanted: Vec<Wanted>,
+    /// Of the key's home, to the request that waited for it.
+    pub(super) answer: Option<Answer>,
+    /// What the home of a key was asked: with [`Waiting::Signal`].
+    pub(super) asked: Option<Arc<Asked>>,
 }
 
 /// Why an operation has no result.
@@ -54,8 +59,18 @@ impl Unanswered {
 }
 
 impl<'e, 'c> StoreAccess<'e, 'c> {
-    pub(crate) fn new(cx: &'e Context<'c>, findings: Vec<Finding>) -> Self {
-        Self { cx, findings, wanted: Vec::new() }
+    pub(crate) fn new(cx: &'e Context<'c>, findings: Vec<Finding>, answer: Option<Answer>) -> Self {
+        Self { cx, findings, wanted: Vec::new(), answer, asked: None }
+    }
+
+    /// Takes what the home of a key was asked; the connection is signalled once it has answered.
+    pub(crate) fn take_asked(&mut self) -> Option<Arc<Asked>> {
+        self.asked.take()
+    }
+
+    /// Takes what is to be looked up.
+    pub(crate) fn take_wanted(&mut self) -> Vec<Wanted> {
+        std::mem::take(&mut self.wanted)
     }
 
     /// Passes what is to be looked up to the threads that do it; the connection is signalled afterwards. `None`:
@@ -90,10 +105,13 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         Ok(operate(place.guard))
     }
 
-    /// Whether a change may be made now: each that the store is told of asks first.
-    pub(super) fn admit(&self) -> Result<(), Unanswered> {
+    /// Whether a change of an item of this namespace may be made now: each that the store is told of asks first.
+    pub(super) fn admit(&self, number: u8) -> Result<(), Unanswered> {
         self.refuse_datagram()?;
         let Some(persistence) = &self.cx.shared.persistence else { return Ok(()) };
+        if persistence.is_new_site() && self.cx.shared.is_replicated(number) {
+            return Err(Unanswered::Refused(Error::NewSite));
+        }
         // Read before what it is about: then no change of that is missed.
         let progress = persistence.journal.progress();
         persistence.admit().map_err(|error| match error {
@@ -103,7 +121,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
     }
 
     /// A datagram cannot wait for the disk.
-    fn refuse_datagram(&self) -> Result<(), Unanswered> {
+    pub(super) fn refuse_datagram(&self) -> Result<(), Unanswered> {
         match self.cx.client.peer {
             Peer::Udp => Err(Unanswered::Refused(Error::NotOverUdp)),
             _ => Ok(()),
@@ -126,11 +144,11 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         // Held until the operation is done.
         let _admitted = match intent {
             Intent::Change => {
-                self.admit()?;
+                self.admit(place.number())?;
                 None
             }
             Intent::Store { value_bytes } => {
-                self.admit()?;
+                self.admit(place.number())?;
                 admit_to_disk(persistence, place, key, value_bytes)?
             }
             Intent::Read => {
@@ -174,8 +192,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
 
     /// False: a store is behind this engine, and takes no changes now.
     pub(super) fn may_change(&self, place: &Place<'_>) -> bool {
-        !place.guard.is_backed()
-            || self.cx.shared.persistence.as_ref().is_none_or(|store| store.admit().is_ok())
+        !place.guard.is_backed() || self.admit(place.number()).is_ok()
     }
 
     /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got

@@ -8,6 +8,7 @@ use larder_protocol::{Error, Form, Key, Reply, Request, command};
 
 use super::read::footprint;
 use super::store_access::{Intent, StoreAccess, Unanswered};
+use super::tell::reads_before;
 use super::{Answered, Done, Executor, Refused, Value, ttl_secs};
 use crate::clock::Clock;
 use crate::conn::waiter::Waiting;
@@ -77,6 +78,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if store.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
             return Ok(Reply::Error(Error::OwnVersion));
         }
+        if reads_before(&store) {
+            let whole = if let Value::Whole(value) = value { value } else { &[] };
+            match self.store.ask_home(&place, &command::Command::Store(store), whole) {
+                Ok(None) => {}
+                Ok(Some(reply)) => return Ok(reply.into_reply()),
+                Err(unanswered) => return unanswered.into_answer(),
+            }
+        }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let cas_is_on = self.cx.shared.settings.cas;
         let intent = Intent::Store { value_bytes: store.value_bytes.into() };
@@ -104,6 +113,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
+                self.cx.tell_changed(&place, key);
                 let (tap, key_hash) = (&self.cx.recorder.tap, hash.bits());
                 if place.is_default() && tap.follows(key_hash) && !expiry.is_past(guard.now()) {
                     let item = footprint(key.len(), value_bytes as usize, expiry);
@@ -143,11 +153,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Refuses a store whose value is still to come, where any value of that size would be refused. Errors: with this
     /// reply; or it is to be tried again after this wait.
     pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Refused<'t>> {
+        if self.cx.shared.observers.is_read_only() {
+            return Err(Ok(Reply::Error(self.maintenance())));
+        }
         let guards = self.guards;
         let key = store.key.bytes(&mut self.key_buffer);
         let place = guards.place(key, None);
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Err(Ok(Reply::Error(error)));
+        }
+        if reads_before(&store) && self.store.is_away(&place) {
+            return Err(Ok(Reply::Error(Error::HomeTooLarge)));
         }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
@@ -193,6 +209,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// The reply to a store whose value gets no memory, or what to wait for.
     pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Refused<'t> {
+        if self.cx.shared.observers.is_read_only() {
+            return Ok(Reply::Error(self.maintenance()));
+        }
         let guards = self.guards;
         let place = guards.place(store.key.bytes(&mut self.key_buffer), None);
         match place.admit(self.rights, Right::Write) {
@@ -205,7 +224,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     #[cold]
     fn refuse_unasked(&mut self, store: command::Store<'_>, place: &Place<'t>, error: Error) -> Refused<'t> {
         if store.removes_on_refusal && StoreAccess::is_behind(place) {
-            match self.store.admit() {
+            match self.store.admit(place.number()) {
                 Ok(()) => {}
                 Err(Unanswered::Wait(waiting)) => return Err(waiting),
                 Err(Unanswered::Refused(error)) => return Ok(Reply::Error(error)),
@@ -229,8 +248,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         }
         if store.removes_on_refusal {
-            // Also where memory has not got it, and a store may have.
-            place.guard.remove(store.key.bytes(&mut self.key_buffer), place.hash);
+            // Also where memory has not got it, and a store may have, or another site.
+            let key = store.key.bytes(&mut self.key_buffer);
+            place.guard.remove(key, place.hash);
+            self.cx.tell_gone(place, key);
         }
         Reply::Error(error)
     }
@@ -260,6 +281,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         if deleted == Deleted::Deleted {
             self.cx.counters.delete_hits.add(1);
+        }
+        if deleted != Deleted::Exists {
+            self.cx.tell_gone(&place, key);
         }
         // A larger cache might have had an item that this one has not.
         let (tap, key) = (&self.cx.recorder.tap, place.hash.bits());
@@ -299,6 +323,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         match marked {
             Ok(deleted) => {
+                if deleted != Deleted::Exists {
+                    self.cx.tell_marked(&place, key, &invalidate);
+                }
                 if deleted == Deleted::Deleted && !invalidate.stale {
                     self.cx.counters.delete_hits.add(1);
                 }
@@ -345,6 +372,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         match touched {
             Ok(item) => {
+                self.cx.tell_changed(&place, key);
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
                 Ok(Reply::Touched { client_flags: item.client_flags(), cas: self.cas(item) })
@@ -378,6 +406,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if arith.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
             return Ok(Reply::Error(Error::OwnVersion));
         }
+        match self.store.ask_home(&place, &command::Command::Arith(arith), &[]) {
+            Ok(None) => {}
+            Ok(Some(reply)) => return Ok(reply.into_reply()),
+            Err(unanswered) => return unanswered.into_answer(),
+        }
         let touch = arith.exptime.map(|exptime| place.expiry(clock, exptime));
         let how = larder_engine::Arith {
             delta: arith.delta,
@@ -403,6 +436,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             };
         match counted {
             Counted::Number { number, cas, expiry_before, expiry, created } => {
+                self.cx.tell_changed(&place, key);
                 if !created {
                     hits.add(1);
                 }

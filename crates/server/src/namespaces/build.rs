@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use larder_engine::{Backing, Engine};
-use larder_policy::{DEFAULT, Durability, Keep, Policy, Rmw, Table};
+use larder_policy::{DEFAULT, Durability, Keep, Policy, Table, Told};
 
 use super::plan::{EnginePlan, Plan};
 use super::warm::{WarmCache, WarmCaches};
@@ -171,7 +171,9 @@ fn unsupported(policy: &Policy, settings: &Settings) -> Option<&'static str> {
         Policy { is_replicated: Some(true), .. } if !settings.has_site() => {
             Some("replicate = true needs --site")
         }
-        Policy { rmw: Some(Rmw::HomeMaster), .. } => Some("rmw = \"home\" is not in this version"),
+        Policy { told: Told::Invalidations | Told::Values, .. } if !settings.has_site() => {
+            Some("replicate = \"invalidations\" and \"values\" need --site")
+        }
         // Without logins nobody has a name, so nobody could come in, or everybody would.
         Policy { users, .. } if users.are_limited() && settings.login_dialect().is_none() => {
             Some("users needs logins (-Y or -S)")

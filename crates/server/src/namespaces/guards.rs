@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use larder_engine::{BATCH_MAX, Engine, Expiry, Guard, Handle, Hash, LookupHint, LookupHints, Now, Position};
-use larder_policy::{DEFAULT, Policy};
+use larder_policy::{DEFAULT, Policy, Told};
 use larder_protocol::Error;
 
 use super::handles::View;
@@ -268,6 +268,12 @@ impl<'t> Place<'t> {
             None => Ok(()),
             Some(namespace) => namespace.admit(rights, right),
         }
+    }
+
+    /// What other sites are told of it, where it is kept in a cache.
+    #[inline(always)]
+    pub(crate) fn told(&self) -> Told {
+        self.namespace.map_or(Told::Nothing, |namespace| namespace.policy.told)
     }
 
     /// The number of its namespace.

@@ -48,6 +48,25 @@ impl Namespaces {
         Some(handles)
     }
 
+    /// Handles that know the policies, for who executes commands and is no worker: what it does in the namespaces is
+    /// not counted. `None`: one of the engines has none left.
+    pub(crate) fn handles_apart(&self) -> Option<Handles> {
+        let mut handles = self.handles()?;
+        handles.view = self.named.as_ref().map(|named| {
+            View {
+                table: Arc::clone(&named.lock_table()),
+                // Read again before the first request.
+                version: 0,
+                limits_users: false,
+                syncs: 0,
+                counters: self.engines.iter().map(|_| NamespaceCounters::default()).collect(),
+                engines: self.engines.clone(),
+            }
+        });
+        handles.refresh(self);
+        Some(handles)
+    }
+
     /// Handles for work that needs no policies. `None`: one of the engines has none left.
     pub(crate) fn handles(&self) -> Option<Handles> {
         let others = self.engines[1..].iter().map(Engine::handle).collect::<Option<_>>()?;

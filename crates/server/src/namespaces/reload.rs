@@ -59,12 +59,13 @@ impl Namespaces {
 fn check_keeps(current: &Table, new: &Table) -> Result<(), String> {
     let kept = |table: &Table, number: u8| {
         let policy = table.policy(number);
-        (policy.keep, policy.durability, policy.is_replicated)
+        (policy.keep, policy.durability, policy.is_replicated, policy.told, policy.rmw, policy.home)
     };
     match new.numbers().find(|number| kept(current, *number) != kept(new, *number)) {
-        Some(number) => {
-            Err(format!("{}: another keep, durability or replicate needs a restart", name(new, number)))
-        }
+        Some(number) => Err(format!(
+            "{}: another keep, durability, replicate, rmw or home needs a restart",
+            name(new, number)
+        )),
         None => Ok(()),
     }
 }

@@ -96,6 +96,8 @@ counters! {
     store_too_large,
     /// Stores refused for lack of memory.
     store_no_memory,
+    /// Changes refused while the server is read-only for maintenance.
+    refused_maintenance,
     /// Passwords checked.
     auth_cmds,
     /// Passwords refused.

@@ -1,5 +1,5 @@
-//! Which observers follow requests: watchers, statistics by prefix, the verbose log. Every request reads this, so it is
-//! one word that changes only when an observer starts or stops.
+//! Which observers follow requests: watchers, statistics by prefix, the verbose log; and whether changes are refused.
+//! Every request reads this, so it is one word that changes only when an observer starts or stops.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -11,7 +11,7 @@ use larder_protocol::admin::Streams;
 pub struct ObserverFlags(AtomicU32);
 
 impl ObserverFlags {
-    /// True if there is any observer.
+    /// True if there is any observer, or changes are refused.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Relaxed) != 0
@@ -24,7 +24,7 @@ impl ObserverFlags {
 
     /// Sets the streams that are watched.
     pub(crate) fn set_streams(&self, streams: Streams) {
-        let others = VERBOSE | PREFIXES;
+        let others = VERBOSE | PREFIXES | READ_ONLY;
         let _ = self.0.fetch_update(Relaxed, Relaxed, |bits| Some(bits & others | u32::from(streams.bits())));
     }
 
@@ -51,6 +51,15 @@ impl ObserverFlags {
         self.set(PREFIXES, is_on);
     }
 
+    /// True if changes are refused, for maintenance.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.has(READ_ONLY)
+    }
+
+    pub(crate) fn set_read_only(&self, is_on: bool) {
+        self.set(READ_ONLY, is_on);
+    }
+
     fn has(&self, bits: u32) -> bool {
         self.0.load(Relaxed) & bits != 0
     }
@@ -67,3 +76,4 @@ impl ObserverFlags {
 // Above the bits of `Streams`.
 const VERBOSE: u32 = 1 << 16;
 const PREFIXES: u32 = 1 << 17;
+const READ_ONLY: u32 = 1 << 18;

@@ -167,7 +167,11 @@ fn store_status<V>(reply: &Reply<'_, V>) -> &'static str {
         Reply::Exists => "exists",
         Reply::NotFound => "not_found",
         Reply::Error(larder_protocol::Error::TooLarge) => "too_large",
-        Reply::Error(larder_protocol::Error::ReadOnly | larder_protocol::Error::NotForUser) => "not_stored",
+        Reply::Error(
+            larder_protocol::Error::ReadOnly
+            | larder_protocol::Error::Maintenance
+            | larder_protocol::Error::NotForUser,
+        ) => "not_stored",
         Reply::Error(_) => "no_memory",
         _ => "not_stored",
     }

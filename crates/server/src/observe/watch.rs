@@ -13,14 +13,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_protocol::admin::Streams;
 
-pub(crate) use self::event::Event;
+pub(crate) use self::event::{Event, SiteState};
 pub(crate) use self::watchers::{Watcher, Watchers};
 use crate::net::wake::Wake;
 use crate::observe::observer_flags::ObserverFlags;
 
 /// Lines on their way, and the watchers.
 pub struct Log {
-    /// One for each worker, and one for the control thread.
+    /// One for each worker, one for the control thread, and one that the threads of replication share.
     rings: Box<[Ring]>,
     ring_bytes_max: usize,
     /// Number of the next line.

@@ -32,8 +32,12 @@ impl CommitObserver {
 
 impl Observer for CommitObserver {
     fn on_progress(&self) {
-        for worker in self.persistence().into_iter().flat_map(Persistence::take_waiting) {
+        let Some(persistence) = self.persistence() else { return };
+        for worker in persistence.take_waiting() {
             (self.wake)(worker);
+        }
+        if let Some(site) = persistence.replication.get() {
+            site.on_progress();
         }
     }
 
@@ -44,6 +48,10 @@ impl Observer for CommitObserver {
             let guard = handle.pin(self.shared.clock.now());
             guard.drop_from_memory(change.key(), guard.prepare(change.key()));
         }
+    }
+
+    fn on_overruled(&self, change: &Change) {
+        self.on_lost(change);
     }
 
     fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool) {

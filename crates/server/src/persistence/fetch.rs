@@ -141,6 +141,20 @@ fn kept<'k>(clock: &Clock, key: &'k [u8], meta: &Meta, value: &'k [u8]) -> Optio
     })
 }
 
+/// Looks up what is wanted. Returns what was found out.
+pub(super) fn look_up(
+    wanted: Vec<Wanted>,
+    store: &dyn Store,
+    clock: &Clock,
+    handles: &mut Handles,
+) -> Vec<Finding> {
+    // Nobody is woken.
+    let waiter = Waiter { worker: usize::MAX, connection: usize::MAX };
+    let fetching = Fetching { waiter, wanted, findings: Mutex::new(None) };
+    serve(&fetching, store, clock, handles, None);
+    fetching.take_findings().unwrap_or_default()
+}
+
 /// Looks up what is wanted, and keeps what was found out for the one who waits.
 pub(super) fn serve(
     fetching: &Fetching,

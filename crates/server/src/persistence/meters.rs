@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use larder_measure::{Histogram, Snapshot};
 use larder_store::commit::Destination;
-use larder_store::{Entry, Result, SequenceRange, Store};
+use larder_store::{Entry, KeyState, Result, SequenceRange, Store};
 
 /// All meters of a store.
 pub(crate) struct Meters {
@@ -173,6 +173,10 @@ impl Destination for TimedStore {
         let result = self.store.sync();
         self.meters.committer.fsync.record(nanos(since.elapsed()), 1);
         result
+    }
+
+    fn state(&self, key: &[u8]) -> Result<Option<KeyState>> {
+        self.store.state(key)
     }
 }
 

@@ -135,9 +135,10 @@ fn handles(shared: &Shared) -> io::Result<Handles> {
 /// Commits until the server stops and nothing is left.
 fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -> Committer {
     let start = Instant::now();
+    let elapsed_micros = || start.elapsed().as_micros() as u64;
     let Some(persistence) = &shared.persistence else { return committer };
     loop {
-        let now_micros = start.elapsed().as_micros() as u64;
+        let now_micros = elapsed_micros();
         let timeout = match committer.step(now_micros) {
             Step::Again => continue,
             Step::Idle => IDLE_MAX,
@@ -150,7 +151,8 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
             // What has come must wait for the next attempt.
             std::thread::sleep(timeout.min(RETRY_MAX));
         } else {
-            persistence.journal.wait(timeout.min(IDLE_MAX), LINGER);
+            let linger = || Duration::from_micros(committer.linger_micros(elapsed_micros()));
+            persistence.journal.wait(timeout.min(IDLE_MAX), linger);
         }
     }
 }
@@ -173,8 +175,6 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
 
 /// Nothing that has to be noticed sooner comes without a wake-up.
 const IDLE_MAX: Duration = Duration::from_secs(1);
-/// How long changes that nobody waits for are gathered.
-const LINGER: Duration = Duration::from_micros(300);
 /// A stop does not wait longer for the next attempt.
 const RETRY_MAX: Duration = Duration::from_millis(200);
 const CLEANING_STEP_BYTES: u64 = 1 << 20;

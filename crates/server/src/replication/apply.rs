@@ -10,7 +10,7 @@ use std::sync::Arc;
 use larder_policy::Table;
 use larder_replication::entry::{Beat, Entries, Entry};
 use larder_replication::flushes::FlushMark;
-use larder_replication::state::{Expiry, Item, Register, State};
+use larder_replication::state::{Conflict, Expiry, Item, Register, State};
 use larder_replication::version::site_of;
 use larder_store::commit::{Change, Kind, Registers};
 use larder_store::{KeyState, Marks, VecSink};
@@ -18,6 +18,7 @@ use larder_store::{KeyState, Marks, VecSink};
 use super::Site;
 use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
+use crate::observe::watch::Event;
 use crate::shared::Shared;
 
 /// Applies entries of other sites. A thread has its own.
@@ -90,8 +91,13 @@ impl<'s> Applier<'s> {
             }
             let Some((key, state)) = entry.state() else { continue };
             let number = table.find(key);
-            if key.len() <= larder_engine::KEY_BYTES_MAX && is_replicated(&table, number) {
-                applied.conflicts += u64::from(self.state(key, number, state, &mut positions)?);
+            if key.len() <= larder_engine::KEY_BYTES_MAX
+                && is_replicated(&table, number)
+                && let Some(conflict) = self.state(key, number, state, &mut positions)?
+            {
+                applied.conflicts += 1;
+                self.site.count_conflict(number);
+                self.shared.tell_of_sites(&Event::Conflict { key, prefix: table.prefix(number), conflict });
             }
         }
         let Some(last) = positions.last() else { return Ok(applied) };
@@ -104,26 +110,26 @@ impl<'s> Applier<'s> {
         Ok(applied)
     }
 
-    /// Applies what is known of a key. True: two sites had changed it, and did not know of each other.
+    /// Applies what is known of a key. A conflict: two sites had changed it, and did not know of each other.
     fn state(
         &mut self,
         key: &[u8],
         number: u8,
         theirs: State<&[u8]>,
         positions: &mut Vec<u64>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<Conflict>, Failure> {
         let site = self.site;
         for attempt in 0.. {
             self.admit()?;
-            let Some(handle) = self.handles.handle_mut(number) else { return Ok(false) };
+            let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
             let (hash, position) = {
                 let guard = handle.pin(self.shared.clock.now());
                 let hash = guard.prepare(key);
                 if attempt > 0 {
                     let cas = guard.peek(key, hash).map(|fetched| fetched.item.cas());
                     guard.take_unproven();
-                    if cas.is_ok_and(|cas| cas > theirs.highest_version()) {
-                        return Ok(true);
+                    if let Some(winner) = cas.ok().filter(|cas| *cas > theirs.highest_version()) {
+                        return Ok(Some(Conflict { winner, loser: theirs.highest_version() }));
                     }
                 }
                 (hash, site.journal.position_of(hash.bits()))
@@ -143,23 +149,26 @@ impl<'s> Applier<'s> {
                     site.store.newest_flush_version(key),
                 )
             };
+            let winner = theirs.version();
             let theirs = theirs.map(Source::Given).flushed(newest_flush);
             let (joined, outcome) = ours.flushed(newest_flush).join(theirs);
-            let is_conflict = outcome.conflict.is_some() || (is_newest && attempt > 0 && newest > knew);
+            let passed_over = is_newest && attempt > 0 && newest > knew;
+            let conflict =
+                outcome.conflict.or_else(|| passed_over.then_some(Conflict { winner, loser: newest }));
             if !outcome.is_changed {
-                return Ok(is_conflict);
+                return Ok(conflict);
             }
             let Some(change) = self.change(key, &joined)? else { continue };
-            let Some(handle) = self.handles.handle_mut(number) else { return Ok(false) };
+            let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
             let guard = handle.pin(self.shared.clock.now());
             if let Some(position) = guard.overtake(key, hash, position, joined.highest_version()) {
                 drop(guard);
-                site.journal.submit(position, change);
+                site.journal.submit(position, change.unfollowed());
                 positions.push(position);
-                return Ok(is_conflict);
+                return Ok(conflict);
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// The change that brings a key into this state. `None`: the key's value has changed meanwhile.
@@ -177,6 +186,9 @@ impl<'s> Applier<'s> {
             };
             return Ok(Some(Change::new(kind, key, b"", false)));
         };
+        if expiry_value_version > version {
+            self.site.journal.await_value(expiry_value_version);
+        }
         let kind = Kind::Put {
             client_flags: item.client_flags,
             exptime_secs,
@@ -232,7 +244,7 @@ impl<'s> Applier<'s> {
                 journal.raise_replicated_versions(version);
                 let position = journal.next_position_of_all();
                 let change = Change::flush_below(&prefix, Arc::clone(&exceptions), version, false);
-                journal.submit(position, change);
+                journal.submit(position, change.unfollowed());
                 position
             });
             positions.push(position);

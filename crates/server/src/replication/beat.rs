@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use larder_replication::members::SILENCE_MICROS_MAX;
-
 use super::Site;
+use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 
 /// Beats until the site stops.
@@ -19,11 +18,12 @@ fn beat(shared: &Shared, site: &Site) {
     let now = site.now();
     let (beat, silent) = {
         let members = site.members();
-        (members.next_beat(now.unix_micros), members.silent(now.micros, SILENCE_MICROS_MAX))
+        (members.next_beat(now.unix_micros), members.silent(now.micros, site.silence_micros_max))
     };
     for position in silent {
-        tracing::warn!(site = position.site, "the site was not heard of for a week, and has to take a copy");
+        tracing::warn!(site = position.site, "the site was silent for too long, and has to take a copy");
         site.keep_standing(position);
+        shared.tell_of_sites(&Event::Site { site: position.site, state: SiteState::Silent, peer: "" });
     }
     // Every change that has its version by now, and may be below the beat's clock, is before the beat in the log.
     site.journal.raise_replicated_versions(beat.clock);
@@ -38,6 +38,7 @@ fn beat(shared: &Shared, site: &Site) {
         std::thread::sleep(PAUSE);
     }
     site.keep_beat(beat);
+    site.journal.note_arrived(site.horizon());
     if let Err(error) = site.retain() {
         tracing::error!("the store cannot keep what other sites need: {error}");
     }

@@ -2,11 +2,15 @@
 
 use larder_replication::entry::Beat;
 use larder_replication::members::{Cursor, Position, Standing};
+use larder_store::NOTE_BYTES_MAX;
 
 /// The name of the note of the last beat.
 pub(super) const BEAT: &[u8] = b"replication/beat";
 /// The name of the note of this site: [`encode_own`].
 pub(super) const OWN: &[u8] = b"replication/own";
+/// The name of the note that this site has heard all others once, or was the first: its value says nothing.
+pub(super) const READY: &[u8] = b"replication/ready";
+const COPY: &[u8] = b"replication/copy/";
 const POSITION: &[u8] = b"replication/site/";
 
 /// The name of the note of another site's position.
@@ -19,6 +23,50 @@ pub(super) fn is_position(name: &[u8]) -> bool {
     name.starts_with(POSITION)
 }
 
+/// A copy of another site that is being taken, up to the last piece that is applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TakenCopy {
+    /// Of the log that it is a copy of; 0: there is no copy.
+    pub(super) incarnation: u64,
+    /// The sequence that it ends with.
+    pub(super) start: u64,
+    /// Applied so far.
+    pub(super) pieces: u64,
+    pub(super) bytes: u64,
+    /// Keys that it has named, if it is to be swept.
+    pub(super) named: u64,
+    /// Of the file that has them.
+    pub(super) named_id: u64,
+    /// Behind which it goes on; empty: it begins.
+    pub(super) position: Vec<u8>,
+}
+
+/// The name of the note of the copy of another site.
+pub(super) fn name_of_copy(site: u8) -> Vec<u8> {
+    [COPY, site.to_string().as_bytes()].concat()
+}
+
+/// The site whose copy a note of this name is about.
+pub(super) fn site_of_copy(name: &[u8]) -> Option<u8> {
+    std::str::from_utf8(name.strip_prefix(COPY)?).ok()?.parse().ok()
+}
+
+/// `None`: it is too long for a note.
+pub(super) fn encode_copy(copy: &TakenCopy) -> Option<Vec<u8>> {
+    let TakenCopy { incarnation, start, pieces, bytes, named, named_id, position } = copy;
+    let numbers = [incarnation, start, pieces, bytes, named, named_id].map(|number| number.to_le_bytes());
+    let encoded = [numbers.as_flattened(), position].concat();
+    (encoded.len() <= NOTE_BYTES_MAX).then_some(encoded)
+}
+
+pub(super) fn decode_copy(bytes: &[u8]) -> Option<TakenCopy> {
+    let (numbers, position) = bytes.split_at_checked(48)?;
+    let [incarnation, start, pieces, bytes, named, named_id] = numbers_of(numbers)?;
+    let position = position.to_vec();
+    let copy = TakenCopy { incarnation, start, pieces, bytes, named, named_id, position };
+    (incarnation != 0).then_some(copy)
+}
+
 pub(super) fn encode_position(position: &Position) -> Vec<u8> {
     let Position { site, standing, incarnation, cursor, beat } = *position;
     let standing = match standing {
@@ -26,6 +74,7 @@ pub(super) fn encode_position(position: &Position) -> Vec<u8> {
         Standing::Joining => 1,
         Standing::Restored => 2,
         Standing::Silent => 3,
+        Standing::Removed => 4,
     };
     let mut bytes = vec![site, standing];
     for number in [incarnation, cursor.incarnation, cursor.sequence] {
@@ -42,6 +91,7 @@ pub(super) fn decode_position(bytes: &[u8]) -> Option<Position> {
         1 => Standing::Joining,
         2 => Standing::Restored,
         3 => Standing::Silent,
+        4 => Standing::Removed,
         _ => return None,
     };
     let [incarnation, of_log, sequence, clock, stable, horizon] = numbers_of(numbers)?;
@@ -81,7 +131,8 @@ mod tests {
     #[test]
     fn notes_are_read_as_they_were_written() {
         let beat = Beat { clock: 3, stable: 2, horizon: 1 };
-        for standing in [Standing::In, Standing::Joining, Standing::Restored, Standing::Silent] {
+        use Standing::{In, Joining, Removed, Restored, Silent};
+        for standing in [In, Joining, Restored, Silent, Removed] {
             let cursor = Cursor { incarnation: 8, sequence: 9 };
             let position = Position { site: 7, standing, incarnation: 6, cursor, beat };
             let bytes = encode_position(&position);
@@ -89,6 +140,14 @@ mod tests {
             assert_eq!(decode_position(&bytes[1..]), None);
         }
         assert_eq!(decode_beat(&encode_beat(&beat)), Some(beat));
+        let position = b"here".to_vec();
+        let copy =
+            TakenCopy { incarnation: 1, start: 2, pieces: 3, bytes: 4, named: 5, named_id: 6, position };
+        let encoded = encode_copy(&copy).expect("it is short");
+        assert_eq!((decode_copy(&encoded), decode_copy(&encoded[..47])), (Some(copy.clone()), None));
+        assert_eq!(encode_copy(&TakenCopy { position: vec![0; 1000], ..copy }), None);
+        assert_eq!(encode_copy(&TakenCopy::default()).and_then(|none| decode_copy(&none)), None);
+        assert_eq!((site_of_copy(&name_of_copy(7)), site_of_copy(&name_of(7))), (Some(7), None));
         assert_eq!((decode_own(&encode_own(5, 77)), decode_own(b"x")), (Some((5, 77)), None));
     }
 }

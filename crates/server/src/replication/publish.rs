@@ -10,28 +10,38 @@ use std::time::Duration;
 use larder_policy::Table;
 use larder_replication::entry::Entry;
 use larder_replication::link::{CopyRead, CopyStart, LogRead, Publisher, PublisherAction, admit};
+use larder_replication::members::Standing;
 use larder_replication::state::{Expiry, Item, Register, State};
 use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
 use super::stream::PeerStream;
-use super::{Site, note};
+use super::waiters::Until;
+use super::{Site, aside, note};
 use crate::namespaces::is_replicated;
+use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 use crate::startup::random;
 
 /// Accepts peers until the site stops.
 pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Site>) {
+    let waiter = match site.waiter() {
+        Ok(waiter) => waiter,
+        Err(error) => return tracing::error!("no peer is accepted: {error}"),
+    };
     let connections = Arc::new(AtomicUsize::new(0));
     let mut threads = Vec::new();
     while !site.is_stopping() {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) => {
-                if error.kind() != ErrorKind::WouldBlock {
+                let is_idle = error.kind() == ErrorKind::WouldBlock;
+                if !is_idle {
                     tracing::warn!("a peer cannot be accepted: {error}");
                 }
-                std::thread::sleep(ACCEPT_PAUSE);
+                if !is_idle || waiter.wait(listener, Until { position: 0, timeout: ACCEPT_MAX }).is_err() {
+                    std::thread::sleep(ACCEPT_PAUSE);
+                }
                 continue;
             }
         };
@@ -65,61 +75,56 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
         site.store.durable_sequence(),
         site.now(),
     );
-    let mut served = Served { shared, site, asked_for_sync: 0, registered: None };
+    let waiter = site.waiter()?;
+    let mut served = Served { shared, site, registered: None };
     let mut input = vec![0; INPUT_BYTES];
-    let mut pause = PAUSE_MIN;
-    while !publisher.is_closed() {
-        if site.is_stopping() {
+    loop {
+        let is_removed =
+            |puller| site.live(puller).is_some_and(|puller| puller.standing == Standing::Removed);
+        if site.is_stopping() || publisher.peer().is_some_and(is_removed) {
             publisher.stop();
         }
-        match stream.read(&mut input, pause)? {
-            Some(0) => break,
-            Some(count) => publisher.receive(&input[..count], site.now()),
-            None => {}
-        }
-        served.sync();
+        // Read before what it is about: then what becomes durable meanwhile ends the wait at once.
+        let durable = site.journal.durable();
         publisher.durable(site.store.durable_sequence());
         publisher.tick(site.now());
-        let mut is_busy = false;
         while let Some(action) = publisher.next_action() {
-            is_busy = true;
+            if let PublisherAction::Side(side, body) = action {
+                drop(served);
+                return aside::serve(stream, publisher, (side, body), shared, site);
+            }
             served.perform(action, &mut publisher, &mut stream)?;
         }
-        if let Some(puller) = publisher.peer() {
+        if publisher.is_closed() {
+            return Ok(());
+        }
+        if let Some(puller) = publisher.puller() {
             served.register(puller);
             site.with_puller(puller, |figures| figures.in_flight_bytes = publisher.in_flight_bytes() as u64);
         }
-        pause = if is_busy { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+        let until = Until { position: durable + 1, timeout: site.time_until(publisher.deadline_micros()) };
+        match stream.read(&mut input, &waiter, until)? {
+            Some(0) => return Ok(()),
+            Some(count) => publisher.receive(&input[..count], site.now()),
+            None => {}
+        }
     }
-    Ok(())
 }
 
 /// A connection that is served.
 struct Served<'s> {
     shared: &'s Shared,
     site: &'s Site,
-    /// A position of the journal; 0: none.
-    asked_for_sync: u64,
     /// The puller in whose figures it counts.
     registered: Option<u8>,
 }
 
 impl Served<'_> {
-    /// Only what is durable is sent: asks for that, one time after the other.
-    fn sync(&mut self) {
-        let site = self.site;
-        let is_waiting = !site.journal.is_applied(self.asked_for_sync);
-        if self.registered.is_some()
-            && !is_waiting
-            && site.store.last_sequence() > site.store.durable_sequence()
-        {
-            self.asked_for_sync = site.ask_for_sync();
-        }
-    }
-
     fn register(&mut self, puller: u8) {
         if self.registered.is_none() {
             self.registered = Some(puller);
+            // Only what is durable is sent.
+            self.site.journal.follow();
             self.site.with_puller(puller, |figures| figures.connections += 1);
         }
     }
@@ -137,6 +142,10 @@ impl Served<'_> {
                 let introduced = site.members().introduced(puller, incarnation);
                 if let Some(position) = introduced {
                     self.keep(position)?;
+                    if position.standing == Standing::Restored {
+                        let state = SiteState::Restored;
+                        self.shared.tell_of_sites(&Event::Site { site: puller, state, peer: "" });
+                    }
                 }
                 let admission = admit(&site.members(), puller, cursor, site.extent());
                 tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");
@@ -146,18 +155,24 @@ impl Served<'_> {
                 let read = self.read_log(after, bytes_max)?;
                 publisher.log_read(read, site.now());
             }
-            PublisherAction::BeginCopy { site: puller, .. } => {
+            PublisherAction::BeginCopy { site: puller, interrupted } => {
                 let joining = site.members().joining(puller);
                 if let Some(position) = joining {
                     self.keep(position)?;
                 }
-                // A copy that was interrupted begins anew.
-                let (extent, _) = site.members().begin_copy(puller, None, site.extent());
-                tracing::info!(site = puller, sequence = extent.start, "a copy begins");
-                publisher.copy_begun(CopyStart { extent, position: Vec::new() });
+                let (start, position) = interrupted.unzip();
+                let (extent, is_continued) = site.members().begin_copy(puller, start, site.extent());
+                let position = position.filter(|_| is_continued).unwrap_or_default();
+                tracing::info!(site = puller, sequence = extent.start, is_continued, "a copy begins");
+                let whole_bytes = site.store.stats().live_bytes;
+                publisher.copy_begun(CopyStart { extent, whole_bytes, position });
             }
             PublisherAction::ReadCopy { position, bytes_max, horizon } => {
-                publisher.copy_read(self.read_copy(&position, bytes_max, horizon)?);
+                let read = self.read_copy(&position, bytes_max, horizon)?;
+                if read.appended > site.store.durable_sequence() {
+                    site.ask_for_sync();
+                }
+                publisher.copy_read(read);
             }
             PublisherAction::Confirmed { site: puller, sequence } => {
                 site.members().note_confirmed(puller, sequence);
@@ -169,6 +184,8 @@ impl Served<'_> {
                     self.keep(position)?;
                 }
             }
+            // Taken by the caller.
+            PublisherAction::Side(..) => {}
             PublisherAction::Close(closed) => {
                 tracing::info!(site = publisher.peer(), "a peer's connection ends: {closed}");
             }
@@ -187,6 +204,8 @@ impl Served<'_> {
         let (site, number) = (self.site, self.site.settings.site);
         let table = self.shared.namespaces.table();
         let (mut body, mut failed, mut trusts_undurable) = (Vec::new(), None, false);
+        // Of those that are read now the last, unless a later one is durable.
+        let (mut beat, newest_clock) = (None, site.members().clock());
         let read = site.store.read_log(after, bytes_max, &mut |entry| match entry.entry {
             larder_store::Entry::Flush { prefix, except, version, by: FlushBy::Version }
                 if site_of(version) == number =>
@@ -195,9 +214,7 @@ impl Served<'_> {
                 Entry::Flush { prefix, exceptions, version }.encode(&mut body);
             }
             larder_store::Entry::Note { name: note::BEAT, value } => {
-                if let Some(beat) = note::decode_beat(value) {
-                    Entry::Beat(beat).encode(&mut body);
-                }
+                beat = note::decode_beat(value).filter(|beat| beat.clock >= newest_clock);
             }
             _ => {
                 if let Some((key, state)) = state_of_entry(&entry.entry)
@@ -217,6 +234,9 @@ impl Served<'_> {
         });
         if let Some(error) = failed {
             return Err(io::Error::other(error));
+        }
+        if let Some(beat) = beat {
+            Entry::Beat(beat).encode(&mut body);
         }
         if trusts_undurable && !site.wait_durable(site.ask_for_sync()) {
             return Err(io::Error::other("the store failed"));
@@ -287,6 +307,7 @@ impl Served<'_> {
 impl Drop for Served<'_> {
     fn drop(&mut self) {
         if let Some(puller) = self.registered {
+            self.site.journal.unfollow();
             self.site.with_puller(puller, |figures| {
                 figures.connections = figures.connections.saturating_sub(1);
                 figures.in_flight_bytes = 0;
@@ -296,7 +317,7 @@ impl Drop for Served<'_> {
 }
 
 /// True if other sites are told of this key.
-fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
+pub(super) fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
     table.is_some_and(|table| is_replicated(table, table.find(key)))
 }
 
@@ -369,8 +390,7 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
 
 /// Seven peers, and what is left of their connections before.
 const CONNECTIONS_MAX: usize = 32;
+const ACCEPT_MAX: Duration = Duration::from_secs(60);
+/// After a failure.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const INPUT_BYTES: usize = 64 << 10;
-/// Between looks at what is durable by now.
-pub(super) const PAUSE_MIN: Duration = Duration::from_millis(1);
-pub(super) const PAUSE_MAX: Duration = Duration::from_millis(16);

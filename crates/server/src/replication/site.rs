@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_policy::NAMESPACES_MAX;
 use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
 use larder_replication::members::{Cursor, Members, Position};
@@ -14,6 +16,8 @@ use larder_replication::wire::Token;
 use larder_store::commit::{Change, Journal, Kind, Outcome};
 use larder_store::{Retention, Store};
 
+use super::note::TakenCopy;
+use super::waiters::{Waiter, Waiters};
 use super::{ReplicationSettings, note};
 use crate::shared::Shared;
 
@@ -26,14 +30,28 @@ pub struct Site {
     members: Mutex<Members>,
     /// Of the others: also what is not durable yet.
     live: Mutex<BTreeMap<u8, Position>>,
+    /// Copies that are being taken, by the site that they are of: also what is not durable yet.
+    copies: Mutex<BTreeMap<u8, TakenCopy>>,
+    /// Of the store.
+    directory: PathBuf,
     /// Notes on their way, in the order of their positions.
     pending: Mutex<VecDeque<(u64, Noted)>>,
     start: Instant,
+    /// Who was not heard of for so long is put out.
+    pub(super) silence_micros_max: u64,
+    pub(super) log_bytes_max: u64,
     pub(super) is_stopping: AtomicBool,
+    /// The file with the peers is to be read again.
+    has_to_reload: AtomicBool,
+    /// Its store is new, and it has not heard all others yet: it takes no changes.
+    is_new: AtomicBool,
+    waiters: Waiters,
     /// By address.
     peers: Mutex<BTreeMap<String, PeerFigures>>,
     /// By site.
     pullers: Mutex<BTreeMap<u8, PullerFigures>>,
+    /// Since the start, by the numbers of the namespaces.
+    conflicts: [AtomicU64; NAMESPACES_MAX + 1],
 }
 
 /// What this site knows of a peer that it pulls from.
@@ -44,6 +62,12 @@ pub(crate) struct PeerFigures {
     pub(crate) is_connected: bool,
     /// A copy is being taken.
     pub(crate) is_copying: bool,
+    /// Whole ones, since the start.
+    pub(crate) copies: u64,
+    /// Of the copy that is being taken, or was the last one: what was applied, also before it was interrupted.
+    pub(crate) copy_bytes: u64,
+    /// About how many bytes the whole of it has.
+    pub(crate) copy_whole_bytes: u64,
     /// Of copies, since the start.
     pub(crate) copied_pieces: u64,
     pub(crate) copied_bytes: u64,
@@ -51,6 +75,8 @@ pub(crate) struct PeerFigures {
     pub(crate) entries: u64,
     pub(crate) bytes: u64,
     pub(crate) conflicts: u64,
+    /// Times that its log did not follow what this site has of it, and the connection was given up.
+    pub(crate) gaps: u64,
     /// The highest version that was applied, of an entry or a beat.
     pub(crate) newest_version: u64,
     /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
@@ -80,6 +106,7 @@ impl Site {
     pub(super) fn open(
         shared: &Shared,
         settings: &ReplicationSettings,
+        peers: &[String],
         token: Option<Token>,
     ) -> io::Result<Self> {
         let persistence = shared.persistence.as_ref().ok_or_else(|| io::Error::other("there is no store"))?;
@@ -87,6 +114,7 @@ impl Site {
         let (journal, store) = (Arc::clone(&persistence.journal), Arc::clone(store));
         let incarnation = store.incarnation();
         let unsupported = |error: larder_store::Error| io::Error::other(format!("--site: {error}"));
+        let store_is_new = store.note(note::READY).is_none();
         let beat = store.note(note::BEAT).and_then(|bytes| note::decode_beat(&bytes)).unwrap_or_default();
         let own = store.note(note::OWN).and_then(|bytes| note::decode_own(&bytes));
         let is_restored = own.is_some_and(|(site, known)| site == settings.site && known != incarnation);
@@ -97,11 +125,15 @@ impl Site {
             .filter_map(|(_, bytes)| note::decode_position(bytes))
             .map(|position| if is_restored { position.restored() } else { position })
             .collect();
+        let copies = (store.notes().iter())
+            .filter(|_| !is_restored)
+            .filter_map(|(name, bytes)| Some((note::site_of_copy(name)?, note::decode_copy(bytes)?)))
+            .collect();
         let members = Members::new(settings.site, beat, positions.iter().copied(), 0);
         store
             .retain(Retention {
                 log_after_sequence: 0,
-                log_bytes_max: LOG_BYTES_MAX,
+                log_bytes_max: settings.log_bytes_max,
                 deletions_above_version: members.horizon(),
                 expired_above_secs: unix_secs_of(members.horizon()),
                 is_replicated: true,
@@ -116,10 +148,13 @@ impl Site {
             let micros = journal.unix_micros() + RESTORED_MICROS;
             journal.raise_replicated_versions(version_at(micros, settings.site));
         }
+        // Expiries from before the start may wait for values.
+        journal.await_value(store.highest_version());
         journal.raise_replicated_versions(beat.clock.max(members.highest_horizon()));
         let token = token.unwrap_or_else(|| Token::new(Vec::new()));
         let mut link = link::Settings::new(settings.site, incarnation, token);
         link.body_bytes_max = link.body_bytes_max.max(shared.settings.item_bytes_max as usize + (1 << 20));
+        let figures = peers.iter().map(|address| (address.clone(), PeerFigures::default())).collect();
         let live = positions.iter().copied().map(|position| (position.site, position)).collect();
         let site = Self {
             settings: Arc::new(link),
@@ -127,16 +162,32 @@ impl Site {
             store,
             members: Mutex::new(members),
             live: Mutex::new(live),
+            copies: Mutex::new(copies),
+            directory: shared
+                .settings
+                .store
+                .as_ref()
+                .map(|store| store.directory.clone())
+                .unwrap_or_default(),
             pending: Mutex::default(),
             start: Instant::now(),
+            silence_micros_max: settings.silence_secs_max.saturating_mul(1_000_000),
+            log_bytes_max: settings.log_bytes_max,
             is_stopping: AtomicBool::new(false),
-            peers: Mutex::default(),
+            is_new: AtomicBool::new(store_is_new),
+            waiters: Waiters::default(),
+            has_to_reload: AtomicBool::new(false),
+            peers: Mutex::new(figures),
             pullers: Mutex::default(),
+            conflicts: [const { AtomicU64::new(0) }; NAMESPACES_MAX + 1],
         };
         if is_restored {
             positions.iter().for_each(|position| {
                 site.keep_standing(*position);
             });
+        }
+        if peers.is_empty() {
+            site.end_being_new();
         }
         site.submit_note(note::OWN, &note::encode_own(settings.site, incarnation), true);
         Ok(site)
@@ -154,6 +205,37 @@ impl Site {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(SeqCst)
+    }
+
+    /// All threads end soon.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        self.waiters.wake_all();
+    }
+
+    /// For a thread that waits for a socket, and for the committer. Errors: no descriptor to be had.
+    pub(super) fn waiter(&self) -> io::Result<Waiter<'_>> {
+        self.waiters.register(&self.journal)
+    }
+
+    /// The committer has done something.
+    pub(crate) fn on_progress(&self) {
+        self.waiters.on_progress(&self.journal);
+    }
+
+    /// From now until then, on the clock of [`Now::micros`].
+    pub(super) fn time_until(&self, micros: u64) -> Duration {
+        Duration::from_micros(micros.saturating_sub(self.now().micros))
+    }
+
+    /// The peers may be others now: SIGHUP.
+    pub(crate) fn reload_peers(&self) {
+        self.has_to_reload.store(true, SeqCst);
+    }
+
+    /// True once after each [`reload_peers`](Self::reload_peers).
+    pub(super) fn takes_reload(&self) -> bool {
+        self.has_to_reload.swap(false, SeqCst)
     }
 
     /// What there is of the own log.
@@ -178,6 +260,27 @@ impl Site {
         }
         drop(pending);
         members
+    }
+
+    /// True as long as the site takes no changes: it would give versions below horizons of others.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new.load(Relaxed)
+    }
+
+    /// Takes changes from here on, if this site has heard all others out of their own logs: an address of which nobody
+    /// has answered may be that of one more.
+    pub(super) fn end_being_new_if_all_are_heard(&self) {
+        let are_known = lock(&self.peers).values().all(|peer| peer.site != 0 && !peer.is_copying);
+        if self.is_new() && are_known && self.members().has_heard_all() {
+            tracing::info!("this site has heard all others, and takes changes from now on");
+            self.end_being_new();
+        }
+    }
+
+    fn end_being_new(&self) {
+        if self.is_new.swap(false, Relaxed) {
+            self.submit_note(note::READY, b"", false);
+        }
     }
 
     /// What is known of another site, durably or not.
@@ -209,6 +312,35 @@ impl Site {
         self.note(Noted::Position(position), &note::name_of(position.site), &bytes, false)
     }
 
+    /// How far a copy of this log of another site is taken; `None`: none was begun.
+    pub(super) fn taken_copy(&self, site: u8, incarnation: u64) -> Option<TakenCopy> {
+        lock(&self.copies).get(&site).filter(|copy| copy.incarnation == incarnation).cloned()
+    }
+
+    /// Notes how far a copy is taken. Call when all before it is applied.
+    pub(super) fn keep_copy(&self, site: u8, copy: &TakenCopy) {
+        let mut copies = lock(&self.copies);
+        // One that has no place in a note begins anew.
+        let Some(bytes) = note::encode_copy(copy) else { return };
+        copies.insert(site, copy.clone());
+        self.submit_note(&note::name_of_copy(site), &bytes, false);
+    }
+
+    /// The copy of another site is taken, or of no use.
+    pub(super) fn forget_copy(&self, site: u8) {
+        let mut copies = lock(&self.copies);
+        if copies.remove(&site).is_some()
+            && let Some(bytes) = note::encode_copy(&TakenCopy::default())
+        {
+            self.submit_note(&note::name_of_copy(site), &bytes, false);
+        }
+    }
+
+    /// Where the keys are kept that the copy of another site has named.
+    pub(super) fn named_path(&self, site: u8) -> PathBuf {
+        self.directory.join(format!("copy-of-{site}.named"))
+    }
+
     /// Notes a beat, which is made durable without delay.
     pub(super) fn keep_beat(&self, beat: Beat) -> u64 {
         self.note(Noted::Beat(beat), note::BEAT, &note::encode_beat(&beat), true)
@@ -223,7 +355,7 @@ impl Site {
 
     fn submit_note(&self, name: &[u8], bytes: &[u8], is_sync: bool) -> u64 {
         let position = self.journal.next_position_of_none();
-        self.journal.submit(position, Change::new(Kind::Note, name, bytes, is_sync));
+        self.journal.submit(position, Change::new(Kind::Note, name, bytes, is_sync).unfollowed());
         position
     }
 
@@ -232,6 +364,7 @@ impl Site {
         let position = self.journal.next_position_of_none();
         let change = Change::new(Kind::Nothing, b"", b"", true);
         self.journal.submit(position, change);
+        self.journal.hurry();
         position
     }
 
@@ -250,6 +383,7 @@ impl Site {
 
     /// Waits until the store has a position. False: the site stops.
     pub(super) fn wait_applied(&self, position: u64) -> bool {
+        self.journal.hurry();
         let mut pause = Duration::from_micros(20);
         while !self.journal.is_applied(position) {
             if self.is_stopping() {
@@ -268,21 +402,38 @@ impl Site {
         drop(members);
         self.store.retain(Retention {
             log_after_sequence: confirmed,
-            log_bytes_max: LOG_BYTES_MAX,
+            log_bytes_max: self.log_bytes_max,
             deletions_above_version: horizon,
             expired_above_secs: unix_secs_of(horizon),
             is_replicated: true,
         })
     }
 
-    /// Changes the figures of a peer.
-    pub(super) fn with_peer(&self, address: &str, change: impl FnOnce(&mut PeerFigures)) {
-        change(lock(&self.peers).entry(address.to_owned()).or_default());
+    /// Reads or changes the figures of a peer.
+    pub(super) fn with_peer<R>(&self, address: &str, change: impl FnOnce(&mut PeerFigures) -> R) -> R {
+        change(lock(&self.peers).entry(address.to_owned()).or_default())
+    }
+
+    /// A peer is none any more.
+    pub(super) fn forget_peer(&self, address: &str) {
+        lock(&self.peers).remove(address);
     }
 
     /// Changes the figures of a site that pulls.
     pub(super) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
         change(lock(&self.pullers).entry(site).or_default());
+    }
+
+    /// Counts a conflict of a key of this namespace.
+    pub(super) fn count_conflict(&self, number: u8) {
+        if let Some(count) = self.conflicts.get(usize::from(number)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Conflicts of keys of this namespace, since the start.
+    pub(crate) fn conflicts_of(&self, number: u8) -> u64 {
+        self.conflicts.get(usize::from(number)).map_or(0, |count| count.load(Relaxed))
     }
 
     /// What is known of the peers, by address.
@@ -321,8 +472,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What slow peers make a site keep of its log.
-const LOG_BYTES_MAX: u64 = 4 << 30;
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
 const WAIT: Duration = Duration::from_micros(500);

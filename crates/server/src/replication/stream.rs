@@ -8,9 +8,10 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::Site;
+use super::waiters::{Until, Waiter};
 use crate::shared::Shared;
 
-/// A connection. Reads take a bounded time, and so does each write.
+/// A connection. Each write takes a bounded time.
 pub(super) struct PeerStream {
     tcp: TcpStream,
     tls: Option<Connection>,
@@ -54,8 +55,9 @@ impl PeerStream {
     fn begun(mut self, site: &Site) -> io::Result<Self> {
         self.tcp.set_nodelay(true)?;
         self.tcp.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        // Where poll(2) was wrong, or a handshake waits.
+        self.tcp.set_read_timeout(Some(READ_TIMEOUT))?;
         let Some(tls) = &mut self.tls else { return Ok(self) };
-        self.tcp.set_read_timeout(Some(HANDSHAKE_PAUSE))?;
         let start = Instant::now();
         while tls.is_handshaking() || tls.wants_write() {
             if site.is_stopping() || start.elapsed() > HANDSHAKE_MAX {
@@ -75,23 +77,29 @@ impl PeerStream {
         Ok(self)
     }
 
-    /// Reads once, and waits so long for that. `None`: there is nothing yet; 0: the peer closed the connection.
-    pub(super) fn read(&mut self, input: &mut [u8], timeout: Duration) -> io::Result<Option<usize>> {
+    /// Waits, and reads once if there is something. `None`: there is nothing yet; 0: the peer closed the connection.
+    pub(super) fn read(
+        &mut self,
+        input: &mut [u8],
+        waiter: &Waiter<'_>,
+        until: Until,
+    ) -> io::Result<Option<usize>> {
         let nothing_yet = |result: io::Result<usize>| match result {
             Ok(count) => Ok(Some(count)),
             Err(error) if is_timeout(&error) => Ok(None),
             Err(error) => Err(error),
         };
-        let Some(tls) = &mut self.tls else {
-            self.tcp.set_read_timeout(Some(timeout))?;
-            return nothing_yet(self.tcp.read(input));
-        };
-        // What came with the records before.
-        let known = nothing_yet(tls.reader().read(input))?;
-        if known.is_some() {
-            return Ok(known);
+        if let Some(tls) = &mut self.tls {
+            // What came with the records before: the socket does not tell.
+            let known = nothing_yet(tls.reader().read(input))?;
+            if known.is_some() {
+                return Ok(known);
+            }
         }
-        self.tcp.set_read_timeout(Some(timeout))?;
+        if !waiter.wait(&self.tcp, until)? {
+            return Ok(None);
+        }
+        let Some(tls) = &mut self.tls else { return nothing_yet(self.tcp.read(input)) };
         match nothing_yet(tls.read_tls(&mut self.tcp))? {
             Some(1..) => process(tls, &mut self.tcp)?,
             other => return Ok(other),
@@ -145,7 +153,7 @@ fn is_timeout(error: &io::Error) -> bool {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-const HANDSHAKE_PAUSE: Duration = Duration::from_millis(100);
+const READ_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -3,44 +3,62 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use larder_replication::link::{Batch, CopyBegun, Subscriber, SubscriberAction};
+use larder_replication::link::{Batch, Subscriber, SubscriberAction};
 use larder_replication::members::{Cursor, Standing, Trust};
 use larder_replication::merge::Fit;
 use larder_replication::wire::CopyReason;
-use larder_store::Cursor as ScanCursor;
 use larder_store::commit::Outcome;
 
 use super::Site;
 use super::apply::{Applied, Applier};
-use super::publish::{PAUSE_MAX, PAUSE_MIN};
+use super::copy::Copy;
 use super::stream::{PeerStream, ended};
+use super::waiters::Until;
+use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 use crate::startup::random;
 
-/// Pulls from the peer at this address until the site stops.
-pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
+/// A peer to pull from.
+pub(super) struct PeerAddress<'p> {
+    pub(super) address: &'p str,
+    /// The site that has to be there; 0: any.
+    pub(super) number: u8,
+    /// It is no peer any more.
+    pub(super) has_to_end: &'p AtomicBool,
+}
+
+/// Pulls from a peer until the site stops, or the peer is none any more.
+pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
+    let PeerAddress { address, number, has_to_end } = *peer;
     let mut backoff = BACKOFF_MIN;
-    while !site.is_stopping() {
+    while !site.is_stopping() && !has_to_end.load(SeqCst) {
         let mut pull = Pull {
             address,
+            number,
+            has_to_end,
             shared,
             site,
             applier,
             peer: 0,
             incarnation: 0,
-            begun: None,
+            copy: None,
             unsynced: VecDeque::new(),
         };
         let ended = pull.pull();
         let has_pulled = pull.peer != 0;
-        site.with_peer(address, |figures| {
-            (figures.is_connected, figures.is_copying) = (false, false);
+        let was_connected = site.with_peer(address, |figures| {
+            figures.is_copying = false;
             if let Err(error) = &ended {
                 figures.last_error = error.to_string();
             }
+            std::mem::take(&mut figures.is_connected)
         });
+        if was_connected {
+            pull.tell(SiteState::Lost);
+        }
         if let Err(error) = ended
             && !site.is_stopping()
         {
@@ -54,6 +72,8 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut App
 /// A connection to a peer.
 struct Pull<'p, 's> {
     address: &'p str,
+    number: u8,
+    has_to_end: &'p AtomicBool,
     shared: &'p Shared,
     site: &'p Site,
     applier: &'p mut Applier<'s>,
@@ -62,24 +82,41 @@ struct Pull<'p, 's> {
     /// Of its log.
     incarnation: u64,
     /// The copy that is taken.
-    begun: Option<CopyBegun>,
+    copy: Option<Copy<'p>>,
     /// Batches that are applied, and the positions of their notes.
     unsynced: VecDeque<(u64, u64)>,
 }
 
 impl Pull<'_, '_> {
+    /// Tells the watchers what became of the peer.
+    fn tell(&self, state: SiteState) {
+        let site = self.site.with_peer(self.address, |figures| figures.site);
+        self.shared.tell_of_sites(&Event::Site { site, state, peer: self.address });
+    }
+
     fn pull(&mut self) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         let mut stream = PeerStream::connect(address, self.shared, site)?;
         let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
+        let waiter = site.waiter()?;
         let mut input = vec![0; INPUT_BYTES];
-        let mut pause = PAUSE_MIN;
-        while !subscriber.is_closed() {
-            if site.is_stopping() {
+        loop {
+            if site.is_stopping() || self.has_to_end.load(SeqCst) {
                 subscriber.stop();
             }
-            let received = stream.read(&mut input, pause)?;
-            match received {
+            self.confirm(&mut subscriber);
+            subscriber.tick(site.now());
+            while let Some(action) = subscriber.next_action() {
+                self.perform(action, &mut subscriber, &mut stream)?;
+            }
+            if subscriber.is_closed() {
+                return Ok(());
+            }
+            let until = Until {
+                position: self.unsynced.front().map_or(0, |(_, position)| *position),
+                timeout: site.time_until(subscriber.deadline_micros()),
+            };
+            match stream.read(&mut input, &waiter, until)? {
                 Some(0) => return Err(ended("the peer closed the connection")),
                 Some(count) => {
                     subscriber.receive(&input[..count], site.now());
@@ -89,18 +126,7 @@ impl Pull<'_, '_> {
                 }
                 None => {}
             }
-            self.confirm(&mut subscriber);
-            subscriber.tick(site.now());
-            while let Some(action) = subscriber.next_action() {
-                self.perform(action, &mut subscriber, &mut stream)?;
-            }
-            // Nothing else wakes it for what has become durable.
-            pause = match received.is_some() || !self.unsynced.is_empty() {
-                true => PAUSE_MIN,
-                false => (pause * 2).min(PAUSE_MAX),
-            };
         }
-        Ok(())
     }
 
     /// Confirms what is durable by now.
@@ -112,6 +138,9 @@ impl Pull<'_, '_> {
                 Outcome::Lost => return subscriber.stop(),
             }
             self.unsynced.pop_front();
+            if self.site.is_new() {
+                self.site.end_being_new_if_all_are_heard();
+            }
         }
     }
 
@@ -125,11 +154,17 @@ impl Pull<'_, '_> {
         match action {
             SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
             SubscriberAction::Connected { site: peer, incarnation } => {
+                if self.number != 0 && self.number != peer {
+                    let error = format!("--peers-file has site {} there, and it is site {peer}", self.number);
+                    return Err(io::Error::other(error));
+                }
                 (self.peer, self.incarnation) = (peer, incarnation);
                 site.with_peer(address, |figures| {
                     (figures.site, figures.is_connected) = (peer, true);
+                    figures.ahead_micros = 0;
                     figures.last_error.clear();
                 });
+                self.tell(SiteState::Connected);
                 let added = site.members().add(peer, site.now().micros);
                 if let Some(position) = added {
                     // It holds the horizon before it has anything of us.
@@ -152,10 +187,10 @@ impl Pull<'_, '_> {
                 }
                 let trust = site.members().trust(self.peer, reason);
                 match trust {
-                    Trust::Full => subscriber.copy(None),
+                    Trust::Full => self.ask_for_copy(subscriber),
                     Trust::Yielded(position) => {
                         self.keep(position)?;
-                        subscriber.copy(None);
+                        self.ask_for_copy(subscriber);
                     }
                     Trust::None => {
                         subscriber.stop();
@@ -172,31 +207,37 @@ impl Pull<'_, '_> {
                 }
             }
             SubscriberAction::CopyBegun(begun) => {
-                if begun.horizon != 0 && self.has_items_up_to(begun.horizon)? {
-                    tracing::error!(
-                        address,
-                        site = self.peer,
-                        "the peer has forgotten what this site may not know to be deleted: stop this site, empty its \
-                         store, and start it again, so that it takes a whole copy"
-                    );
-                    self.peer = 0;
-                    return Err(io::Error::other("this site has to start with an empty store"));
-                }
-                site.with_peer(address, |figures| figures.is_copying = true);
-                self.begun = Some(begun);
+                let whole_bytes = begun.whole_bytes;
+                let copy = Copy::begin(self.shared, site, self.peer, begun)?;
+                site.with_peer(address, |figures| {
+                    figures.is_copying = true;
+                    (figures.copy_bytes, figures.copy_whole_bytes) = (copy.bytes(), whole_bytes);
+                });
+                self.copy = Some(copy);
+                self.tell(SiteState::CopyBegun);
             }
             SubscriberAction::ApplyPiece(piece) => {
                 let applied =
                     self.applier.apply(&piece.body).map_err(|error| io::Error::other(error.to_string()))?;
                 self.count(&applied, piece.body.len());
+                let copy = self.copy.as_mut().ok_or_else(|| io::Error::other("a piece of no copy"))?;
+                copy.note_applied(&piece)?;
+                let bytes = copy.bytes();
                 site.with_peer(address, |figures| {
+                    figures.copy_bytes = bytes;
                     figures.copied_pieces += 1;
                     figures.copied_bytes += piece.body.len() as u64;
                 });
                 subscriber.piece_applied(piece.number, site.now());
             }
             SubscriberAction::FinishCopy => {
-                let cursor = self.finish_copy()?;
+                let copy = self.copy.take().ok_or_else(|| io::Error::other("no copy ends"))?;
+                let cursor = copy.finish(self.applier)?;
+                site.with_peer(address, |figures| {
+                    figures.is_copying = false;
+                    figures.copies += 1;
+                });
+                self.tell(SiteState::CopyDone);
                 subscriber.copy_taken(cursor);
             }
             SubscriberAction::Ahead { micros } => {
@@ -207,8 +248,14 @@ impl Pull<'_, '_> {
                     micros / 1_000_000
                 );
                 site.with_peer(address, |figures| figures.ahead_micros = micros);
+                self.tell(SiteState::Ahead);
             }
-            SubscriberAction::NoLongerAhead => site.with_peer(address, |figures| figures.ahead_micros = 0),
+            SubscriberAction::NoLongerAhead => {
+                site.with_peer(address, |figures| figures.ahead_micros = 0);
+                self.tell(SiteState::InTime);
+            }
+            // Only an answer to what this connection does not say.
+            SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
         }
         Ok(())
@@ -220,7 +267,10 @@ impl Pull<'_, '_> {
         let position = site.live(self.peer).unwrap_or_default();
         match batch.fit(self.incarnation, position.cursor) {
             _ if position.standing != Standing::In => return Ok(false),
-            Fit::Gap => return Ok(false),
+            Fit::Gap => {
+                site.with_peer(self.address, |figures| figures.gaps += 1);
+                return Ok(false);
+            }
             Fit::Known => return Ok(true),
             Fit::Next => {}
         }
@@ -245,43 +295,11 @@ impl Pull<'_, '_> {
         });
     }
 
-    /// The copy's end is where this site is from here on.
-    fn finish_copy(&mut self) -> io::Result<Cursor> {
-        let site = self.site;
-        let CopyBegun { cursor, horizon, others, .. } =
-            self.begun.take().ok_or_else(|| io::Error::other("no copy ends"))?;
-        site.journal.raise_replicated_versions(horizon);
-        for theirs in others {
-            if theirs.site == site.number() {
-                site.journal.raise_replicated_versions(theirs.beat.clock);
-            } else if let Some(learned) = site.live(theirs.site).and_then(|ours| ours.learn(theirs)) {
-                site.keep_cursor(learned.site, learned.cursor, Some(learned.beat));
-            }
-        }
-        let note = site.keep_cursor(self.peer, cursor, None);
-        if !site.wait_durable(note) {
-            return Err(io::Error::other("the store could not keep the copy"));
-        }
-        site.with_peer(self.address, |figures| figures.is_copying = false);
-        tracing::info!(site = self.peer, "the copy of the peer is complete");
-        Ok(cursor)
-    }
-
-    /// True if this site has an item that the others may have forgotten to be deleted.
-    fn has_items_up_to(&self, horizon: u64) -> io::Result<bool> {
-        let (mut cursor, mut has_items) = (ScanCursor::new(), false);
-        loop {
-            let has_more = self
-                .site
-                .store
-                .for_each_state(&mut cursor, SCAN_BYTES, &mut |_, state, _| {
-                    has_items |= state.item.is_some() && state.version <= horizon;
-                })
-                .map_err(io::Error::other)?;
-            if has_items || !has_more || self.site.is_stopping() {
-                return Ok(has_items);
-            }
-        }
+    /// From its start, or behind the last piece of an earlier one that is applied.
+    fn ask_for_copy(&self, subscriber: &mut Subscriber) {
+        let taken = self.site.taken_copy(self.peer, self.incarnation);
+        let taken = taken.as_ref().filter(|taken| !taken.position.is_empty());
+        subscriber.copy(taken.map(|taken| (taken.start, &taken.position[..])));
     }
 
     /// Durably.
@@ -294,4 +312,3 @@ impl Pull<'_, '_> {
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 const INPUT_BYTES: usize = 64 << 10;
-const SCAN_BYTES: usize = 1 << 20;

@@ -205,12 +205,16 @@ impl Draft {
         let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
         let Some(store) = &self.settings.store else { return Ok(()) };
         let Some(replication) = &store.replication else { return Ok(()) };
-        let ReplicationSettings { site, listen, peers, token_file } = replication;
+        let ReplicationSettings { site, listen, peers, peers_file, token_file, .. } = replication;
+        let has_peers = !peers.is_empty() || peers_file.is_some();
         if *site == 0 {
-            return refuse("--peer and those that begin with --replication- need --site");
+            return refuse("--peer, --peers-file and those that begin with --replication- need --site");
         }
-        if (listen.is_some() || !peers.is_empty()) && token_file.is_none() {
-            return refuse("--replication-listen and --peer need --replication-token-file");
+        if (listen.is_some() || has_peers) && token_file.is_none() {
+            return refuse("--replication-listen, --peer and --peers-file need --replication-token-file");
+        }
+        if !peers.is_empty() && peers_file.is_some() {
+            return refuse("--peer and --peers-file cannot be combined: the file has all peers");
         }
         if peers.len() > PEERS_MAX {
             return refuse("--peer can be given up to 7 times");
@@ -222,8 +226,10 @@ impl Draft {
                  the loopback interface",
             );
         }
-        if tls.is_enabled && !peers.is_empty() && tls.ca_file.is_none() {
-            return refuse("--peer with -Z needs -o ssl_ca_cert=<file>, to check the peer's certificate");
+        if tls.is_enabled && has_peers && tls.ca_file.is_none() {
+            return refuse(
+                "--peer and --peers-file with -Z need -o ssl_ca_cert=<file>, to check the peer's certificate",
+            );
         }
         if store.driver == Driver::RocksDb {
             return refuse("--site needs the log: --store-engine=rocksdb has no log that others could read");
@@ -243,8 +249,8 @@ impl Draft {
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
-                "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer and those that begin \
-                 with --store- or --replication- need --store",
+                "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer, --peers-file and those that \
+                 begin with --store- or --replication- need --store",
             ),
             Some(store) if store.driver == Driver::RocksDb && self.settings.drop_privileges => {
                 refuse("--store-engine=rocksdb and -o drop_privileges cannot be combined in this version")

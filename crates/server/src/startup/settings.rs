@@ -80,6 +80,8 @@ pub struct Settings {
     pub hash_power: Option<u8>,
     /// The policies of key prefixes (`--namespaces`).
     pub namespaces_file: Option<PathBuf>,
+    /// Changes are refused from the start (`--read-only`).
+    pub read_only: bool,
     /// The store (`--store`).
     pub store: Option<StoreSettings>,
     /// Where items are kept that no policy speaks of (`--keep`).
@@ -170,16 +172,33 @@ impl Settings {
             item_bytes_max: self.item_bytes_max,
             evict: self.evict,
             // One for each worker, one for background work.
-            handles_max: self.threads + 1 + self.store.as_ref().map_or(0, StoreSettings::threads),
+            handles_max: self.threads
+                + 1
+                + self.store.as_ref().map_or(0, StoreSettings::threads)
+                + self.threads_beside_logs(),
             index_power: self.index_power(),
             large_pages: self.large_pages,
             hash_key,
         }
     }
 
+    /// Threads that access the engines for other sites without pulling their logs, which only a file of namespaces asks
+    /// for.
+    fn threads_beside_logs(&self) -> usize {
+        let replication = self.store.as_ref().and_then(|store| store.replication.as_ref());
+        let replication = replication.filter(|_| self.namespaces_file.is_some());
+        replication.map_or(0, |replication| THREADS_BESIDE_LOG * replication.peers.len())
+    }
+
     /// True if it is one of several sites (`--site`).
     pub fn has_site(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.replication.is_some())
+    }
+
+    /// The number of this site; 0: it is not one of several.
+    pub(crate) fn site(&self) -> u8 {
+        let replication = self.store.as_ref().and_then(|store| store.replication.as_ref());
+        replication.map_or(0, |replication| replication.site)
     }
 
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
@@ -306,6 +325,7 @@ impl Default for Settings {
             cas: true,
             hash_power: None,
             namespaces_file: None,
+            read_only: false,
             store: None,
             keep: None,
             shutdown_command: false,
@@ -359,3 +379,7 @@ impl Default for Accepted {
         }
     }
 }
+
+/// For each peer: one follows its caches, one tells it of this server's, one runs its commands; and as many for
+/// connections that have ended and are not closed yet.
+const THREADS_BESIDE_LOG: usize = 5;

@@ -5,6 +5,8 @@ mod memory;
 mod namespaces;
 mod overview;
 mod peers;
+mod read_only;
+mod sites;
 mod store;
 mod traffic;
 
@@ -31,6 +33,8 @@ pub(super) fn answer(
         "namespaces" => json(&namespaces::namespaces(state)),
         "peers" => json(&peers::peers(state)),
         "store" => json(&store::store(state)),
+        "read-only" => json(&read_only::read_only(state)),
+        "sites" => json(&sites::sites(state)),
         "keys" => json(&keys::keys(state, endpoint)),
         _ => return None,
     };
@@ -38,8 +42,8 @@ pub(super) fn answer(
 }
 
 /// Answers a request that changes something, by POST.
-pub(super) async fn change(query: &str, state: &State) -> Result<(), Refused> {
-    namespaces::flush(query, state).await
+pub(super) async fn change(path: &str, query: &str, state: &State) -> Result<(), Refused> {
+    if path == READ_ONLY { read_only::set(query, state) } else { namespaces::flush(query, state).await }
 }
 
 /// Why a change is not made.
@@ -55,8 +59,9 @@ pub(super) enum Refused {
     Answered(larder_protocol::Error),
 }
 
-/// The path of [`change`].
+/// The paths of [`change`].
 pub(super) const FLUSH: &str = "/api/flush";
+pub(super) const READ_ONLY: &str = "/api/read-only";
 
 fn json(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(answer)

@@ -4,6 +4,7 @@
 mod larder;
 mod memcached;
 mod process;
+mod replication;
 mod store;
 mod text;
 
@@ -19,6 +20,7 @@ pub(super) fn text(state: &State) -> String {
     memcached::write(state, &mut text);
     larder::write(state, &mut text);
     store::write(state, &mut text);
+    replication::write(state, &mut text);
     process::write(state, &mut text);
     text.finish()
 }

@@ -5,7 +5,7 @@ pub(super) fn file(path: &str) -> Option<(&'static str, &'static str)> {
     FILES.iter().find(|(name, ..)| *name == path).map(|(_, content_type, content)| (*content_type, *content))
 }
 
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 12] = [
     ("/", "text/html; charset=utf-8", include_str!("../../assets/page.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("../../assets/page.css")),
     ("/page.js", SCRIPT, include_str!("../../assets/page.js")),
@@ -15,6 +15,7 @@ const FILES: [(&str, &str, &str); 11] = [
     ("/scale.js", SCRIPT, include_str!("../../assets/scale.js")),
     ("/format.js", SCRIPT, include_str!("../../assets/format.js")),
     ("/memory.js", SCRIPT, include_str!("../../assets/memory.js")),
+    ("/sites.js", SCRIPT, include_str!("../../assets/sites.js")),
     ("/store.js", SCRIPT, include_str!("../../assets/store.js")),
     ("/icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
 ];

@@ -17,11 +17,14 @@ use crate::conn::client::Peer;
 pub(super) type Reply = Response<backup::Content>;
 
 /// Answers cheap requests: probes, files and refusals. `None`: the request waits for its turn to [`render`]. Every
-/// request is answered, and none but POST of [`api::FLUSH`] changes anything.
+/// request is answered, and none but POST changes anything.
 fn answer_at_once<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Option<Reply> {
     let path = request.uri().path();
     let (methods, text, allowed): (&[Method], _, _) = match path {
         api::FLUSH => (&[Method::POST], "only POST", "POST"),
+        api::READ_ONLY => {
+            (&[Method::GET, Method::HEAD, Method::POST], "only GET, HEAD and POST", "GET, HEAD, POST")
+        }
         // Otherwise a HEAD would begin a backup that nobody reads.
         backup::PATH => (&[Method::GET], "only GET", "GET"),
         _ => (&[Method::GET, Method::HEAD], "only GET and HEAD", "GET, HEAD"),
@@ -35,7 +38,7 @@ fn answer_at_once<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &Sta
         return Some(refuse(HttpRefusal::Misdirected));
     }
     // Browsers add one of these to what a page of any site makes them send; our page asks for neither.
-    if [api::FLUSH, backup::PATH].contains(&path)
+    if (request.method() == Method::POST || path == backup::PATH)
         && [header::ORIGIN, SEC_FETCH_SITE].iter().any(|name| request.headers().contains_key(name))
     {
         return Some(refuse(HttpRefusal::CrossSite));
@@ -47,6 +50,9 @@ fn answer_at_once<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &Sta
         // A store that has become read-only still serves reads, and people decide on a restart: an alert says so.
         "/readyz" if state.is_ready() && state.is_store_read_only() => {
             return Some(plain(StatusCode::OK, "ready, but the store is read-only"));
+        }
+        "/readyz" if state.is_ready() && state.is_read_only() => {
+            return Some(plain(StatusCode::OK, "ready, but read-only for maintenance"));
         }
         "/readyz" if state.is_ready() => return Some(plain(StatusCode::OK, "ready")),
         "/readyz" => {
@@ -86,18 +92,25 @@ pub(super) async fn answer<B>(
 ) -> Reply {
     match answer_at_once(request, endpoint, state) {
         Some(reply) => reply,
-        None if request.uri().path() == api::FLUSH => change(request.uri(), state).await,
+        None if request.method() == Method::POST => change(request.uri(), state).await,
         None => state.renderer.in_turn(|| render(request, peer, endpoint, state)).await,
     }
 }
 
 async fn change(uri: &Uri, state: &State) -> Reply {
-    match api::change(uri.query().unwrap_or_default(), state).await {
+    match api::change(uri.path(), uri.query().unwrap_or_default(), state).await {
+        Ok(()) if uri.path() == api::READ_ONLY => plain(StatusCode::OK, "done"),
         Ok(()) => plain(StatusCode::OK, "flushed"),
+        Err(Refused::BadQuery) if uri.path() == api::READ_ONLY => {
+            plain(StatusCode::BAD_REQUEST, "state=on or state=off is needed")
+        }
         Err(Refused::BadQuery) => plain(StatusCode::BAD_REQUEST, "prefix, and perhaps delay, are needed"),
         Err(Refused::NoSuchNamespace) => plain(StatusCode::NOT_FOUND, "there is no such namespace"),
         Err(Refused::NotAllowed) => plain(StatusCode::FORBIDDEN, "flushing is not allowed (-F)"),
         Err(Refused::Answered(Error::ReadOnly)) => plain(StatusCode::FORBIDDEN, "the namespace is read-only"),
+        Err(Refused::Answered(Error::Maintenance)) => {
+            plain(StatusCode::SERVICE_UNAVAILABLE, "the server is read-only for maintenance")
+        }
         Err(Refused::Answered(Error::StoreFull)) => {
             plain(StatusCode::INSUFFICIENT_STORAGE, "the store is full")
         }

@@ -76,6 +76,11 @@ impl State {
         self.shared.connection_limiter.is_accepting() && !self.pool.is_stopping()
     }
 
+    /// True if changes are refused, for maintenance.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.shared.is_read_only()
+    }
+
     /// True if there is a store, and a failed fsync has ended writing.
     pub(super) fn is_store_read_only(&self) -> bool {
         let persistence = self.shared.persistence.as_ref();

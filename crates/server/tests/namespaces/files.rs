@@ -17,6 +17,11 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
         ),
         ("[default]\nkeep = \"warm\"\n", &[], "default: keep = \"warm\" needs a file, -e FILE"),
         ("[default]\nkeep = \"store\"\n", &[], "default: keep = \"store\" needs --store"),
+        (
+            "[default]\nreplicate = \"invalidations\"\n",
+            &[],
+            "default: replicate = \"invalidations\" and \"values\" need --site",
+        ),
         ("[default]\nreplicate = true\n", &[], "default: replicate = true needs keep = \"store\""),
         ("[default]\nusers.read = [\"anna\"]\n", &[], "default: users needs logins (-Y or -S)"),
         (

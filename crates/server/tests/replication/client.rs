@@ -30,8 +30,12 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    pub(crate) fn ask(&mut self, text: &str) -> String {
+    pub(crate) fn send(&mut self, text: &str) {
         self.0.get_mut().write_all(text.as_bytes()).expect("larderd reads");
+    }
+
+    pub(crate) fn ask(&mut self, text: &str) -> String {
+        self.send(text);
         self.line()
     }
 
@@ -46,6 +50,11 @@ impl Client {
             }
         }
         seen
+    }
+
+    /// The value and the flags of each key: what sites have in common that give CAS values of their own.
+    pub(crate) fn values(&mut self, keys: &[String]) -> Vec<Option<(Vec<u8>, String)>> {
+        self.look_up(keys).into_iter().map(|item| item.map(|item| (item.value, item.flags))).collect()
     }
 
     fn item(&mut self) -> Option<Lookup> {
@@ -86,13 +95,37 @@ impl Client {
 
     /// `stats replication`.
     pub(crate) fn figures(&mut self) -> String {
+        self.report("stats replication")
+    }
+
+    /// The lines of a command that ends with `END`.
+    pub(crate) fn report(&mut self, command: &str) -> String {
         let mut figures = String::new();
-        let mut line = self.ask("stats replication\r\n");
+        let mut line = self.ask(&format!("{command}\r\n"));
         while line != "END" {
             figures += &(line + "\n");
             line = self.line();
         }
         figures
+    }
+
+    /// What `stats replication` says of that.
+    pub(crate) fn takes_changes(&mut self) -> bool {
+        self.figures().contains("STAT takes_changes yes\n")
+    }
+
+    /// The status that a set of the binary dialect is answered with.
+    pub(crate) fn set_by_binary(&mut self, key: &str, value: &str) -> u16 {
+        let mut request = vec![0x80, 0x01, 0, key.len() as u8, 8, 0, 0, 0];
+        request.extend((8 + key.len() as u32 + value.len() as u32).to_be_bytes());
+        request.extend([0; 4 + 8 + 8]);
+        request.extend(key.bytes().chain(value.bytes()));
+        let address = self.0.get_ref().peer_addr().expect("it is connected");
+        let mut stream = TcpStream::connect(address).expect("larderd listens");
+        stream.write_all(&request).expect("larderd reads");
+        let mut header = [0; 24];
+        stream.read_exact(&mut header).expect("larderd answers");
+        u16::from_be_bytes([header[6], header[7]])
     }
 
     /// The sum of the numbers of `stats replication` whose names end so.

@@ -1,17 +1,29 @@
 //! Sites on this machine, each behind a link of its own from each other one.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually, free_port};
+use larder_conformance::sites::link::{Link, Proxy};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::client::Client;
-use crate::proxy::{Link, Proxy};
 
+/// In place of an option: peers are named in a file.
+pub(crate) const PEERS_FILE: &str = "--peers-file";
 /// What keeps the stores.
 pub(crate) const ENGINES: [&str; 2] = ["memory", "log"];
+
+const NAMESPACES: &str = "[default]
+keep = \"store\"
+[namespace.\"rep:\"]
+keep = \"store\"
+[namespace.\"own:\"]
+keep = \"store\"
+replicate = false
+";
 
 pub(crate) struct Cluster {
     folder: Folder,
@@ -23,6 +35,10 @@ pub(crate) struct Cluster {
     links: Vec<Vec<Proxy>>,
     servers: Vec<Server>,
     killed: Option<usize>,
+    /// Peers are named in a file.
+    has_files: bool,
+    /// Of each site, beside those of all tests.
+    options: Vec<String>,
 }
 
 impl Cluster {
@@ -32,41 +48,81 @@ impl Cluster {
 
     /// The same, with TLS between the sites.
     pub(crate) fn encrypted(sites: usize, engine: &'static str) -> Self {
-        Self::build(sites, sites, engine, true)
+        Self::build(sites, sites, engine, true, &[], NAMESPACES)
     }
 
-    /// The first ones of the planned sites, connected with each other.
+    /// The first ones of the planned sites, connected with each other. They have known each other before the others were
+    /// planned, so the store has to outlive a start.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
-        Self::build(sites, planned, engine, false)
+        Self::build(sites, planned, engine, false, &[], NAMESPACES)
     }
 
-    fn build(sites: usize, planned: usize, engine: &'static str, is_encrypted: bool) -> Self {
+    /// Sites with this file of namespaces.
+    pub(crate) fn with_namespaces(sites: usize, engine: &'static str, namespaces: &str) -> Self {
+        Self::build(sites, sites, engine, false, &[], namespaces)
+    }
+
+    /// Whose larderd have these options, too.
+    pub(crate) fn with_options(sites: usize, planned: usize, engine: &'static str, options: &[&str]) -> Self {
+        Self::build(sites, planned, engine, false, options, NAMESPACES)
+    }
+
+    fn build(
+        sites: usize,
+        planned: usize,
+        engine: &'static str,
+        is_encrypted: bool,
+        options: &[&str],
+        namespaces: &str,
+    ) -> Self {
         let folder = Folder::create();
         folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
-        let links = (0..planned).map(|_| listens.iter().map(|listen| Proxy::to(*listen)).collect()).collect();
+        folder.write("namespaces.toml", namespaces);
+        let proxy = |listen: &SocketAddr| Proxy::to(*listen).expect("a port is free");
+        let links = (0..planned).map(|_| listens.iter().map(proxy).collect()).collect();
         if is_encrypted {
             write_certificates(&folder, "");
         }
-        let mut cluster =
-            Self { folder, engine, is_encrypted, listens, links, servers: Vec::new(), killed: None };
-        cluster.servers = (0..sites).map(|site| cluster.start_site(site)).collect();
+        let has_files = options.contains(&PEERS_FILE);
+        let options = options.iter().filter(|option| **option != PEERS_FILE);
+        let options = options.map(|option| (*option).to_owned()).collect();
+        let mut cluster = Self {
+            folder,
+            engine,
+            is_encrypted,
+            listens,
+            links,
+            servers: Vec::new(),
+            killed: None,
+            has_files,
+            options,
+        };
+        (0..sites).for_each(|site| cluster.name_peers(site, &(0..sites).collect::<Vec<_>>()));
+        cluster.servers = (0..sites).map(|site| cluster.start_site_with(site, sites, "")).collect();
         for site in 0..sites {
             let mut client = cluster.client(site);
-            eventually(|| client.stat(":cursor") > 0 || sites == 1);
+            eventually(|| client.takes_changes());
+        }
+        if planned > sites && !cluster.has_files {
+            for server in cluster.servers.drain(..) {
+                server.stop().expect("it runs");
+            }
+            cluster.servers = (0..sites).map(|site| cluster.start_site(site)).collect();
         }
         cluster
     }
 
     pub(crate) fn start_site(&self, site: usize) -> Server {
-        self.start_site_as(site, "")
+        self.start_site_with(site, self.listens.len(), "")
     }
 
-    /// With certificates whose names begin so.
-    fn start_site_as(&self, site: usize, identity: &str) -> Server {
+    /// With the first ones as peers, and certificates whose names begin so.
+    fn start_site_with(&self, site: usize, sites: usize, identity: &str) -> Server {
         let number = (site + 1).to_string();
         let listen = self.listens[site].to_string();
         let (store, token) = (self.folder.arg(&format!("store{site}")), self.folder.arg("token"));
+        let namespaces = self.folder.arg("namespaces.toml");
         let mut args: Vec<String> = [
             "-u",
             "root",
@@ -78,6 +134,10 @@ impl Cluster {
             self.engine,
             "--durability",
             "interval",
+            "--namespaces",
+            &namespaces,
+            "--admin-listen",
+            "127.0.0.1:0",
             "--site",
             &number,
             "--replication-listen",
@@ -87,11 +147,16 @@ impl Cluster {
         ]
         .map(str::to_owned)
         .to_vec();
-        for (other, link) in self.links[site].iter().enumerate() {
+        if self.has_files {
+            args.extend(["--peers-file".to_owned(), self.folder.arg(&format!("peers{site}"))]);
+        }
+        let links = self.links[site].iter().take(sites).enumerate();
+        for (other, link) in links.filter(|_| !self.has_files) {
             if other != site {
-                args.extend(["--peer".to_owned(), link.address.to_string()]);
+                args.extend(["--peer".to_owned(), link.address().to_string()]);
             }
         }
+        args.extend(self.options.iter().cloned());
         if self.is_encrypted {
             let [chain, key, authority] = ["chain.pem", "key.pem", "authority.pem"]
                 .map(|name| self.folder.arg(&format!("{identity}{name}")));
@@ -106,8 +171,45 @@ impl Cluster {
     pub(crate) fn start_as_stranger(&mut self, site: usize) {
         write_certificates(&self.folder, "strange-");
         self.servers.remove(site).stop().expect("it runs");
-        let server = self.start_site_as(site, "strange-");
+        let server = self.start_site_with(site, self.listens.len(), "strange-");
         self.servers.insert(site, server);
+    }
+
+    /// Lets a site refuse changes, or take them again: `state` is `on` or `off`.
+    pub(crate) fn set_read_only(&self, site: usize, state: &str) {
+        let address = self.servers[site].admin_address().expect("it listens");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let head = format!("POST /api/read-only?state={state} HTTP/1.0\r\nHost: {address}\r\n");
+        stream.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes()).expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        assert!(response.contains(" 200 "), "{response}");
+    }
+
+    /// Writes the file of a site's peers.
+    pub(crate) fn name_peers(&self, site: usize, sites: &[usize]) {
+        let line = |other: &usize| format!("{} {}\n", other + 1, self.links[site][*other].address());
+        let lines: String = sites.iter().filter(|other| **other != site).map(line).collect();
+        self.folder.write(&format!("peers{site}"), lines);
+    }
+
+    pub(crate) fn server(&self, site: usize) -> &Server {
+        &self.servers[site]
+    }
+
+    /// Where a site has its store.
+    pub(crate) fn store(&self, site: usize) -> std::path::PathBuf {
+        self.folder.file(&format!("store{site}"))
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// All links of a site, in both directions.
+    pub(crate) fn set_links_of(&self, site: usize, link: Link) {
+        self.set_link(site, link);
+        self.links.iter().for_each(|links| links[site].set(link));
     }
 
     /// Where a site listens for the others.
@@ -134,6 +236,11 @@ impl Cluster {
     pub(crate) fn client(&self, site: usize) -> Client {
         let gone = usize::from(self.killed.is_some_and(|killed| killed < site));
         Client::of(&self.servers[site - gone])
+    }
+
+    /// Of what a site pulls from another one.
+    pub(crate) fn link(&self, site: usize, other: usize) -> &Proxy {
+        &self.links[site][other]
     }
 
     /// Of what this site pulls.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::entry::{Entry, FlushBy, Marks, Put};
+use crate::state::KeyState;
 
 /// A value whose memory someone else keeps until this is dropped.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
@@ -114,6 +115,8 @@ pub struct Change {
     _on_its_way: Option<OnItsWay>,
     /// Somebody waits until it is durable.
     pub(super) is_sync: bool,
+    /// Followers of the log wait until it is durable.
+    pub(super) is_followed: bool,
 }
 
 impl Change {
@@ -130,6 +133,7 @@ impl Change {
             except: None,
             _on_its_way: None,
             is_sync,
+            is_followed: true,
         }
     }
 
@@ -141,6 +145,11 @@ impl Change {
     /// The same, counted until it is in the store, or lost.
     pub fn counted(self, on_its_way: Option<OnItsWay>) -> Self {
         Self { _on_its_way: on_its_way, ..self }
+    }
+
+    /// The same, if it says nothing to those who follow the log: they have it from elsewhere, or do not need it.
+    pub fn unfollowed(self) -> Self {
+        Self { is_followed: false, ..self }
     }
 
     /// A flush of a prefix that leaves longer ones alone.
@@ -215,6 +224,27 @@ impl Change {
             Kind::CancelFlushAt => Entry::CancelFlushAt { prefix: key },
             Kind::Nothing => return None,
         })
+    }
+
+    /// The version of the value that it touches; `None`: it is no touch.
+    pub(super) fn touched_version(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Put {
+                version,
+                registers: Registers { expiry_value_version: 0, expiry_version, .. },
+                ..
+            } => (expiry_version > version).then_some(version),
+            _ => None,
+        }
+    }
+
+    /// The touch comes too late: the expiry stays as the store has it.
+    pub(super) fn keep_expiry(&mut self, known: &KeyState) {
+        if let Kind::Put { exptime_secs, registers, .. } = &mut self.kind {
+            *exptime_secs = known.exptime_secs;
+            registers.expiry_value_version = known.expiry_value_version;
+            registers.expiry_version = known.expiry_version;
+        }
     }
 
     pub(super) fn value(&self) -> &[u8] {

@@ -13,6 +13,7 @@ use super::change::Change;
 use super::journal::{Journal, Refusal};
 use crate::entry::{Entry, SequenceRange};
 use crate::error::{Error, Result};
+use crate::state::KeyState;
 use crate::store::Store;
 
 /// Where a committer writes: a [`Store`], or what is around one.
@@ -22,6 +23,9 @@ pub trait Destination: Send + Sync {
 
     /// [`Store::sync`].
     fn sync(&self) -> Result<u64>;
+
+    /// [`Store::state`].
+    fn state(&self, key: &[u8]) -> Result<Option<KeyState>>;
 }
 
 impl<S: Store + ?Sized> Destination for Arc<S> {
@@ -32,6 +36,10 @@ impl<S: Store + ?Sized> Destination for Arc<S> {
     fn sync(&self) -> Result<u64> {
         (**self).sync()
     }
+
+    fn state(&self, key: &[u8]) -> Result<Option<KeyState>> {
+        (**self).state(key)
+    }
 }
 
 /// Learns what the committer did.
@@ -41,6 +49,12 @@ pub trait Observer: Send + Sync {
 
     /// The change of this key was lost: the item that memory has is to be dropped, before this returns.
     fn on_lost(&self, change: &Change);
+
+    /// The change of this key is appended in another form, since the store knew better: the item that memory has is to
+    /// be dropped. Who has no memory need not know.
+    fn on_overruled(&self, change: &Change) {
+        let _ = change;
+    }
 
     /// A batch was appended and, if that was asked for, made durable. `bytes`: of keys and values.
     fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool);
@@ -72,6 +86,10 @@ pub struct Committer {
     interval_micros: Option<u64>,
     /// When the oldest change that is not durable was applied.
     unsynced_since_micros: Option<u64>,
+    /// Among the changes that are not durable is one that followers wait for.
+    is_awaited: bool,
+    /// When the last sync began.
+    synced_micros: u64,
     /// When a failed append is tried again.
     retry_micros: u64,
     batch: Vec<Change>,
@@ -95,6 +113,8 @@ impl Committer {
             observer,
             interval_micros,
             unsynced_since_micros: None,
+            is_awaited: false,
+            synced_micros: 0,
             retry_micros: 0,
             batch: Vec::new(),
             floor_kept: 0,
@@ -105,6 +125,7 @@ impl Committer {
     /// Does what there is to do. The time is any that does not go back.
     pub fn step(&mut self, now_micros: u64) -> Step {
         if let Some((changes, bytes)) = self.appended.take() {
+            self.synced_micros = now_micros;
             if self.sync() {
                 self.observer.on_commit(changes, bytes, true);
             }
@@ -128,7 +149,7 @@ impl Committer {
 
     /// Makes durable all that was applied, regardless of the interval. False: the store has become read-only.
     pub fn sync(&mut self) -> bool {
-        self.unsynced_since_micros = None;
+        (self.unsynced_since_micros, self.is_awaited) = (None, false);
         match self.store.sync() {
             Ok(_) => {
                 self.journal.set_durable(self.journal.applied());
@@ -145,6 +166,7 @@ impl Committer {
     fn commit(&mut self, now_micros: u64) -> Step {
         // Before more is taken: under load there always is more.
         if self.sync_due_micros().is_some_and(|due| due <= now_micros) {
+            self.synced_micros = now_micros;
             self.sync();
             return Step::Again;
         }
@@ -161,6 +183,7 @@ impl Committer {
         if self.batch.is_empty() {
             return self.sync_due_micros().map_or(Step::Idle, |micros| Step::IdleUntil { micros });
         }
+        self.keep_awaiting_expiries();
         if let Err(error) = append(&*self.store, &self.batch) {
             if let Error::ReadOnly { .. } = error {
                 self.become_read_only(&error);
@@ -170,6 +193,7 @@ impl Committer {
             return Step::Again;
         }
         let is_sync = self.batch.iter().any(|change| change.is_sync);
+        self.is_awaited |= self.batch.iter().any(|change| change.is_followed);
         let changes = self.batch.len();
         let payload_bytes = self.batch.iter().map(Change::payload_bytes).sum();
         self.batch.clear();
@@ -184,9 +208,47 @@ impl Committer {
         Step::Again
     }
 
+    /// A touch that has come before its value waits for it, and the older value lives as long meanwhile. A touch of that
+    /// older value does not replace it: an expiry of a newer value counts, and others have it. Memory does not know of
+    /// which value an expiry is, so the store is asked, if there is such an expiry at all.
+    fn keep_awaiting_expiries(&mut self) {
+        for change in &mut self.batch {
+            let Some(version) = change.touched_version() else { continue };
+            if !self.journal.may_await_above(version) {
+                continue;
+            }
+            match self.store.state(change.key()) {
+                Ok(Some(known)) if known.item.is_some() && known.expiry_value_version > version => {
+                    change.keep_expiry(&known);
+                    self.observer.on_overruled(change);
+                }
+                Ok(_) => {}
+                Err(error) => self.observer.on_error(&error),
+            }
+        }
+    }
+
     /// When what was applied is to be made durable; `None`: all is, or nobody asks for it.
     fn sync_due_micros(&self) -> Option<u64> {
-        Some(self.unsynced_since_micros?.saturating_add(self.interval_micros?))
+        let since_micros = self.unsynced_since_micros?;
+        let by_interval = self.interval_micros.map(|interval| since_micros.saturating_add(interval));
+        let by_followers = self.is_awaited && self.journal.is_followed();
+        let by_followers = by_followers.then(|| since_micros.max(self.followed_due_micros()));
+        by_interval.into_iter().chain(by_followers).min()
+    }
+
+    /// From when on followers get the next sync.
+    fn followed_due_micros(&self) -> u64 {
+        self.synced_micros.saturating_add(FOLLOWED_PAUSE_MICROS)
+    }
+
+    /// How long changes that nobody waits for are to be gathered before the next step: a wake-up and an append for each
+    /// would cost more than the change. Followers wait for the pause after the last sync only.
+    pub fn linger_micros(&self, now_micros: u64) -> u64 {
+        match self.journal.is_followed() {
+            true => self.followed_due_micros().saturating_sub(now_micros),
+            false => LINGER_MICROS,
+        }
     }
 
     /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.
@@ -284,3 +346,6 @@ const BATCH_CHANGES_MAX: usize = 4096;
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 const _: () = assert!(BATCH_BYTES_MAX < crate::BATCH_BYTES_MAX as u64);
 const RETRY_MICROS: u64 = 200_000;
+const LINGER_MICROS: u64 = 300;
+/// Between two syncs for followers: what a sync costs is shared by the changes of that time.
+const FOLLOWED_PAUSE_MICROS: u64 = 1_000;

@@ -11,7 +11,7 @@
 //! Its memory is bounded by the caller: before a command it asks [`Journal::admit`]. A thread that was admitted adds a
 //! few changes at most, for which there is always room.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub struct Journal {
     changes_max: u64,
     /// [`Refusal`] as a number; 0: none.
     refusal: AtomicU8,
+    /// Who reads the log, and needs what it has to be durable.
+    followers: AtomicU32,
     versions: Versions,
     /// Of a site that others are told of.
     known: Option<KnownVersions>,
@@ -110,6 +112,7 @@ impl Journal {
             bytes_max: config.bytes_max,
             changes_max: changes_max as u64,
             refusal: AtomicU8::new(0),
+            followers: AtomicU32::new(0),
             versions: Versions::new(config.site, config.highest_version),
             known: (config.site != 0).then(|| KnownVersions::new(config.site)),
             clock: config.clock,
@@ -262,6 +265,25 @@ impl Journal {
         }
     }
 
+    /// The expiry of a key waits for a value of this version, which another site gave: a touch of the older value that
+    /// is there does not replace it. Call before the change is submitted that brings this expiry.
+    pub fn await_value(&self, version: u64) {
+        if let Some(known) = &self.known {
+            known.await_value(version);
+        }
+    }
+
+    /// All values of all sites up to this version are here.
+    pub fn note_arrived(&self, version: u64) {
+        if let Some(known) = &self.known {
+            known.note_arrived(version);
+        }
+    }
+
+    pub(super) fn may_await_above(&self, version: u64) -> bool {
+        self.known.as_ref().is_some_and(|known| known.may_await_above(version))
+    }
+
     /// The wall clock of versions.
     pub fn unix_micros(&self) -> u64 {
         self.clock.unix_micros()
@@ -278,9 +300,10 @@ impl Journal {
         (changes, self.bytes.load(Relaxed))
     }
 
-    /// Waits until there may be something to take, at most for `timeout`. Once there is, it waits `linger` longer for
-    /// more, unless somebody waits ([`hurry`](Self::hurry)): a wake-up for each would cost more than the change.
-    pub fn wait(&self, timeout: Duration, linger: Duration) {
+    /// Waits until there may be something to take, at most for `timeout`. Once there is, it waits as long as `linger`
+    /// says for more, unless somebody waits ([`hurry`](Self::hurry)): a wake-up for each would cost more than the
+    /// change.
+    pub fn wait(&self, timeout: Duration, linger: impl FnOnce() -> Duration) {
         self.is_lingering.store(true, SeqCst);
         let idle = lock(&self.idle);
         self.is_idle.store(true, SeqCst);
@@ -297,7 +320,7 @@ impl Journal {
         if self.has_next() {
             let _lingered = self
                 .wake
-                .wait_timeout_while(idle, linger.min(timeout), |()| self.is_lingering.load(Acquire))
+                .wait_timeout_while(idle, linger().min(timeout), |()| self.is_lingering.load(Acquire))
                 .unwrap_or_else(PoisonError::into_inner);
         }
         self.is_lingering.store(false, Relaxed);
@@ -308,6 +331,22 @@ impl Journal {
         self.is_idle.store(false, Release);
         self.is_lingering.store(false, Release);
         self.notify();
+    }
+
+    /// From here on somebody reads the log, up to what is durable: changes are made so soon after they were applied,
+    /// whatever the interval, until [`unfollow`](Self::unfollow).
+    pub fn follow(&self) {
+        self.followers.fetch_add(1, SeqCst);
+        self.wake();
+    }
+
+    /// One follower less.
+    pub fn unfollow(&self) {
+        self.followers.fetch_sub(1, SeqCst);
+    }
+
+    pub(super) fn is_followed(&self) -> bool {
+        self.followers.load(Relaxed) != 0
     }
 
     /// A number that changes with whatever the committer does. Whoever reads it before it looks, and then waits for
@@ -321,12 +360,13 @@ impl Journal {
         self.given.load(Acquire)
     }
 
-    pub(super) fn applied(&self) -> u64 {
-        self.applied.load(Acquire)
+    /// Up to this position all changes are durable, or lost.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Acquire)
     }
 
-    pub(super) fn durable(&self) -> u64 {
-        self.durable.load(Acquire)
+    pub(super) fn applied(&self) -> u64 {
+        self.applied.load(Acquire)
     }
 
     fn has_next(&self) -> bool {

@@ -13,12 +13,14 @@ pub(super) struct KnownVersions {
     newest: Box<[AtomicU64]>,
     /// Of all keys: every new version is above it.
     floor: AtomicU64,
+    /// An expiry waits for a value of this version, or of a lower one, to come; 0: none does.
+    awaited: AtomicU64,
 }
 
 impl KnownVersions {
     pub(super) fn new(site: u8) -> Self {
         let newest = (0..TABLE_ENTRIES).map(|_| AtomicU64::new(0)).collect();
-        Self { site, newest, floor: AtomicU64::new(0) }
+        Self { site, newest, floor: AtomicU64::new(0), awaited: AtomicU64::new(0) }
     }
 
     /// The next version of a key, and the highest one that was known of it.
@@ -56,6 +58,21 @@ impl KnownVersions {
         if !is_foreign(version, version_at(clock.unix_micros(), self.site)) {
             self.floor.fetch_max(version, SeqCst);
         }
+    }
+
+    /// An expiry waits for a value of this version.
+    pub(super) fn await_value(&self, version: u64) {
+        self.awaited.fetch_max(version, SeqCst);
+    }
+
+    /// All values up to this version have come.
+    pub(super) fn note_arrived(&self, version: u64) {
+        let _ = self.awaited.fetch_update(SeqCst, SeqCst, |awaited| (awaited <= version).then_some(0));
+    }
+
+    /// True if an expiry may wait for a value above this one.
+    pub(super) fn may_await_above(&self, version: u64) -> bool {
+        self.awaited.load(SeqCst) > version
     }
 
     fn newest(&self, hash: u64) -> &AtomicU64 {

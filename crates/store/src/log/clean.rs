@@ -560,7 +560,7 @@ impl Job {
         let is_expiring = copy.kind == Kind::Put && copy.exptime_secs != 0;
         let stream = &mut cleaner.streams[usize::from(is_expiring)];
         let kind = if is_expiring { Stream::ColdExpiring } else { Stream::Cold };
-        stream.make_room(store, kind, &copy)?;
+        stream.make_room(store, kind, &copy, self.segment.number)?;
         if is_expiring
             && copy.meta().is_expired(now_unix_secs)
             && let Some(writer) = &stream.writer
@@ -657,11 +657,14 @@ fn keep_reserve(store: &LogStore, name: &str) {
 }
 
 impl ColdStream {
-    /// Makes sure that a copy fits the stream's segment.
-    fn make_room(&mut self, store: &LogStore, stream: Stream, copy: &Header) -> Result<()> {
+    /// Makes sure that a copy fits the stream's segment, and that this one comes after the victim: a scan goes from
+    /// segment to segment, and would not meet what moves behind it.
+    fn make_room(&mut self, store: &LogStore, stream: Stream, copy: &Header, victim: u64) -> Result<()> {
         let bytes = (self.buffer.len() + copy.padded_bytes()) as u64;
         let fits = self.writer.as_ref().is_some_and(|writer| {
-            writer.has_room(bytes, self.moves.len() + 1) && !writer.is_too_far(copy.sequence)
+            writer.segment.number > victim
+                && writer.has_room(bytes, self.moves.len() + 1)
+                && !writer.is_too_far(copy.sequence)
         });
         if fits {
             return Ok(());

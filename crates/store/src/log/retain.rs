@@ -42,7 +42,14 @@ fn is_log(segment: &Segment) -> bool {
 
 /// The files of the log.
 pub(super) fn log_bytes(segments: &[Arc<Segment>]) -> u64 {
-    (segments.iter().filter(|segment| is_log(segment))).map(|segment| segment.file_bytes.load(Relaxed)).sum()
+    log_bytes_after(segments, 0)
+}
+
+/// Those that have something after this sequence.
+pub(super) fn log_bytes_after(segments: &[Arc<Segment>], sequence: u64) -> u64 {
+    let has_more = |segment: &&Arc<Segment>| sequence == 0 || is_needed(segment, sequence);
+    let files = segments.iter().filter(|segment| is_log(segment)).filter(has_more);
+    files.map(|segment| segment.file_bytes.load(Relaxed)).sum()
 }
 
 /// Up to which sequence nobody needs the log. The segments are in order of their numbers.

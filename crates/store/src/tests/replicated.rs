@@ -713,6 +713,10 @@ fn the_log_is_kept_up_to_its_bound() {
     let stats = store.stats();
     assert!(stats.log_bytes <= log_bytes_max + 2 * small_segments().segment_bytes, "{stats:?}");
     assert!(stats.log_bytes >= log_bytes_max / 2, "{stats:?}");
+    let last = store.last_sequence();
+    let behind = [0, last - 100, last].map(|sequence| store.log_bytes_after(sequence));
+    assert!(behind[0] == stats.log_bytes && behind[0] > behind[1] && behind[1] > 0, "{behind:?} {stats:?}");
+    assert_eq!(behind[2], 0);
     let start = stats.log_start_sequence;
     assert!((2..3_000).contains(&start));
     let read = store.read_log(0, 1, &mut |_| {});
@@ -774,6 +778,55 @@ fn copies_while_changes_go_on() {
         }
         for (key, (version, _)) in expected.iter().filter(|(key, _)| !changed.contains(*key)) {
             assert_eq!(seen.get(key), Some(version), "{}", String::from_utf8_lossy(key));
+        }
+    }
+}
+
+/// What cleaning moves while a scan goes on has a place further on: a copy that lacks an item would sweep it.
+#[test]
+fn a_scan_meets_what_cleaning_moves_behind_it() {
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let store = open_log(&SimDisk::new()).expect("opens");
+        store.retain(KEEP_ALL).expect("retains");
+        let mut version = 0;
+        let mut change = |number: u32, store: &dyn Store| {
+            version += 1;
+            let value = vec![version as u8; 20];
+            item(&format!("key-{number}"), version, value).append(store).expect("appends");
+        };
+        let clean = |store: &dyn Store, steps: u32| {
+            store.sync().expect("syncs");
+            let log_after_sequence = store.last_sequence();
+            store.retain(Retention { log_after_sequence, ..KEEP_ALL }).expect("retains");
+            (0..steps).for_each(|_| {
+                store.maintain(Budget { bytes: 3_000 }, START_SECS).expect("cleans");
+            });
+        };
+        (0..300).for_each(|number| change(number, &store));
+        // Most of them are there to die, which leaves something for cleaning to move, into a file that stays open.
+        (0..200).for_each(|_| change(300 + random.u32(..30), &store));
+        clean(&store, random.u32(1..60));
+        (400..700).for_each(|number| change(number, &store));
+        (0..2).for_each(|_| {
+            let dying = (400..700).filter(|number| number % 3 != 0);
+            dying.for_each(|number| change(number, &store));
+        });
+        let (mut cursor, mut seen, mut more) = (Cursor::new(), std::collections::BTreeSet::new(), true);
+        while more {
+            let mut visit = |key: &[u8], _: &KeyState, _: &[u8]| {
+                seen.insert(key.to_vec());
+            };
+            more = store.for_each_state(&mut cursor, 700, &mut visit).expect("scans");
+            (0..4).for_each(|_| change(400 + 3 * random.u32(..100), &store));
+            clean(&store, if random.u8(..30) == 0 { 4 } else { 0 });
+        }
+        for number in (0..300).chain((400..700).filter(|number| number % 3 == 0)) {
+            let key = format!("key-{number}");
+            assert!(
+                seen.contains(key.as_bytes()),
+                "seed {seed}: {key} was there all the time, and not visited"
+            );
         }
     }
 }

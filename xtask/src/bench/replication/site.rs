@@ -21,8 +21,8 @@ use crate::cores::Cores;
 pub(super) struct Peer {
     site: u8,
     listen: SocketAddr,
-    /// Where the other one is.
-    peer: SocketAddr,
+    /// Where the other one is, if there is one yet.
+    peer: Option<SocketAddr>,
 }
 
 fn loopback() -> SocketAddr {
@@ -37,8 +37,11 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn start(larderd: &Path, core: usize, peer: Option<Peer>) -> Result<Self> {
-        let folder = Folder::create();
+    pub(super) fn start(larderd: &Path, core: usize, peer: Option<&Peer>) -> Result<Self> {
+        Self::start_in(Folder::create(), larderd, core, peer)
+    }
+
+    fn start_in(folder: Folder, larderd: &Path, core: usize, peer: Option<&Peer>) -> Result<Self> {
         let address = loopback();
         let mut command = on_core(core, larderd);
         command.args(["-u", "root", "-l", "127.0.0.1", "-t", "1", "-m", "1024", "--durability", "interval"]);
@@ -50,12 +53,13 @@ impl Site {
         if let Some(Peer { site, listen, peer }) = peer {
             folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
             command.arg("--replication-token-file").arg(folder.file("token"));
-            for (option, value) in [
-                ("--site", site.to_string()),
-                ("--replication-listen", listen.to_string()),
-                ("--peer", peer.to_string()),
-            ] {
+            for (option, value) in
+                [("--site", site.to_string()), ("--replication-listen", listen.to_string())]
+            {
                 command.args([option, &value]);
+            }
+            if let Some(peer) = peer {
+                command.arg("--peer").arg(peer.to_string());
             }
         }
         let log = std::fs::File::create(folder.file("log"))?;
@@ -69,6 +73,34 @@ impl Site {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(site)
+    }
+
+    /// The first of a cluster is so once it has run without a peer. So it takes changes though the other one is not
+    /// there yet.
+    fn start_first(larderd: &Path, core: usize, peer: Peer) -> Result<Self> {
+        let alone = Self::start(larderd, core, Some(&Peer { peer: None, ..peer }))?;
+        let (mut client, began) = (alone.client()?, Instant::now());
+        while client.sum("stats replication", "log_durable_sequence")? == 0 {
+            if began.elapsed() > PATIENCE {
+                return Err("the first site has nothing in its log after a minute".into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let Self { process, folder, .. } = alone;
+        drop(process);
+        Self::start_in(folder, larderd, core, Some(&peer))
+    }
+
+    /// A new one takes none before it has heard the other one.
+    pub(super) fn wait_until_it_takes_changes(&self) -> Result<()> {
+        let (mut client, began) = (self.client()?, Instant::now());
+        while !client.says("stats replication", "takes_changes", "yes")? {
+            if began.elapsed() > PATIENCE {
+                return Err("the site takes no changes after a minute".into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -115,7 +147,7 @@ impl Pair {
     pub(super) fn start(larderd: &Path, cores: &Cores) -> Result<Self> {
         let mut pair = Self::start_first(larderd, cores)?;
         pair.start_second()?;
-        pair.first.client()?.set_probe(u64::MAX)?;
+        pair.second()?.wait_until_it_takes_changes()?;
         pair.wait_for_second()?;
         Ok(pair)
     }
@@ -123,14 +155,14 @@ impl Pair {
     pub(super) fn start_first(larderd: &Path, cores: &Cores) -> Result<Self> {
         let listens = [loopback(), loopback()];
         let links = [Proxy::to(listens[0])?, Proxy::to(listens[1])?];
-        let peer = Peer { site: 1, listen: listens[0], peer: links[1].address() };
-        let first = Site::start(larderd, cores.server, Some(peer))?;
+        let peer = Peer { site: 1, listen: listens[0], peer: Some(links[1].address()) };
+        let first = Site::start_first(larderd, cores.server, peer)?;
         Ok(Self { first, second: None, larderd: larderd.to_owned(), core: cores.load, listens, links })
     }
 
     pub(super) fn start_second(&mut self) -> Result<()> {
-        let peer = Peer { site: 2, listen: self.listens[1], peer: self.links[0].address() };
-        self.second = Some(Site::start(&self.larderd, self.core, Some(peer))?);
+        let peer = Peer { site: 2, listen: self.listens[1], peer: Some(self.links[0].address()) };
+        self.second = Some(Site::start(&self.larderd, self.core, Some(&peer))?);
         Ok(())
     }
 
@@ -242,10 +274,13 @@ impl Client {
 
     /// Whether `stats replication` says that a copy is taken.
     pub(super) fn is_copying(&mut self) -> Result<bool> {
-        Ok(self
-            .stats("stats replication")?
-            .iter()
-            .any(|(name, value)| name.ends_with(":copying") && value == "yes"))
+        self.says("stats replication", ":copying", "yes")
+    }
+
+    /// Whether one of these statistics whose names end so has this value.
+    fn says(&mut self, command: &str, suffix: &str, wanted: &str) -> Result<bool> {
+        let stats = self.stats(command)?;
+        Ok(stats.iter().any(|(name, value)| name.ends_with(suffix) && value == wanted))
     }
 
     /// The sum of the numbers of these statistics whose names end so.

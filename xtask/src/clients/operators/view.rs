@@ -183,8 +183,10 @@ const MEMCACHEDS: [&str; 22] = [
 ];
 
 /// What memcached 1.6.18 does not have: what came since, and larder's own.
-const LARDERS: [&str; 8] = [
+const LARDERS: [&str; 10] = [
     "larder_memory_used_bytes",
+    "larder_read_only",
+    "larder_refused_read_only",
     "larder_version",
     "slab_reassign_busy_nomem",
     "slab_reassign_last_busy_status",

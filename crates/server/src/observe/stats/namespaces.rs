@@ -39,6 +39,9 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
         ] {
             line(name, &value);
         }
+        if let Some(conflicts) = report.conflicts {
+            line("conflicts", &conflicts);
+        }
         if let Some(disk) = report.disk {
             line("disk_bytes", &disk.bytes);
             line("disk_counting", &super::yes_no(!disk.is_complete));

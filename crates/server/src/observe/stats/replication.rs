@@ -1,54 +1,94 @@
 //! `stats replication`, larder's own: this site, and the others (docs/replication.md).
 
-use larder_replication::members::Standing;
-use larder_replication::version::unix_secs_of;
-
 use super::{Lines, yes_no};
+use crate::replication::report::{Report, standing_name};
 use crate::shared::Shared;
 
 /// `None`: this server is not one of several sites.
 pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
-    let site = shared.persistence.as_ref()?.replication.get()?;
-    lines.add("site", site.number());
-    let durable = site.durable_sequence();
-    lines.add("log_durable_sequence", durable);
-    let horizon = site.horizon();
-    lines.add("horizon_time", if horizon == 0 { 0 } else { unix_secs_of(horizon) });
-    for (address, peer) in site.peers() {
+    let report = Report::read(shared)?;
+    lines.add("site", report.site);
+    lines.add("takes_changes", yes_no(report.takes_changes));
+    lines.add("log_durable_sequence", report.log_durable_sequence);
+    lines.add("horizon_time", report.horizon_unix_secs);
+    lines.add("time_us", report.unix_micros);
+    lines.add("left_out", report.left_out.join(","));
+    for peer in &report.peers {
+        let (address, figures) = (&peer.address, &peer.figures);
         let mut line =
             |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{address}:{name}"), value);
-        line("site", &peer.site);
-        line("connected", &yes_no(peer.is_connected));
-        line("lag_us", &site.lag_micros(&peer).unwrap_or_default());
-        line("entries", &peer.entries);
-        line("bytes", &peer.bytes);
-        line("conflicts", &peer.conflicts);
-        line("ahead_us", &peer.ahead_micros);
-        line("copying", &yes_no(peer.is_copying));
-        line("copied_pieces", &peer.copied_pieces);
-        line("copied_bytes", &peer.copied_bytes);
-        line("last_error", &peer.last_error);
+        line("site", &figures.site);
+        line("connected", &yes_no(figures.is_connected));
+        line("lag_us", &peer.lag_micros.unwrap_or_default());
+        line("entries", &figures.entries);
+        line("bytes", &figures.bytes);
+        line("conflicts", &figures.conflicts);
+        line("gaps", &figures.gaps);
+        line("ahead_us", &figures.ahead_micros);
+        line("copying", &yes_no(figures.is_copying));
+        line("copies", &figures.copies);
+        line("copied_pieces", &figures.copied_pieces);
+        line("copied_bytes", &figures.copied_bytes);
+        line("copy_bytes", &figures.copy_bytes);
+        line("copy_whole_bytes", &figures.copy_whole_bytes);
+        line("last_error", &figures.last_error);
     }
-    for position in site.positions() {
-        let number = position.site;
+    for other in &report.sites {
+        let number = other.site;
         let mut line =
             |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:{name}"), value);
-        line("cursor", &position.cursor.sequence);
-        let standing = match position.standing {
-            Standing::In => "in",
-            Standing::Joining => "joining",
-            Standing::Restored => "restored",
-            Standing::Silent => "silent",
-        };
-        line("standing", &standing);
+        if let Some(position) = other.position {
+            line("cursor", &position.cursor.sequence);
+            line("standing", &standing_name(position.standing));
+            line("applied_us", &other.applied_unix_micros());
+        }
+        if let Some(unheard_secs) = other.unheard_secs {
+            line("unheard_secs", &unheard_secs);
+        }
+        if let Some(puller) = &other.puller {
+            line("pulling", &yes_no(other.is_pulling()));
+            line("confirmed_sequence", &puller.confirmed);
+            line("entries_behind", &other.entries_behind);
+            line("bytes_in_flight", &puller.in_flight_bytes);
+        }
+        line("log_kept_bytes", &other.kept_bytes);
     }
-    for (number, puller) in site.pullers() {
-        let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:{name}"), value);
-        line("pulling", &yes_no(puller.connections > 0));
-        line("confirmed_sequence", &puller.confirmed);
-        line("entries_behind", &durable.saturating_sub(puller.confirmed));
-        line("bytes_in_flight", &puller.in_flight_bytes);
-    }
+    report_caches(shared, lines);
+    report_homes(shared, lines);
     Some(())
+}
+
+/// What caches tell each other.
+fn report_caches(shared: &Shared, lines: &mut Lines) {
+    let Some(ring) = &shared.ring else { return };
+    lines.add("ring_bytes", ring.bytes());
+    for (address, peer) in ring.followed() {
+        let mut line =
+            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{address}:caches_{name}"), value);
+        line("connected", &yes_no(peer.is_connected));
+        line("applied", &peer.applied);
+        line("outdated", &peer.outdated);
+        line("gaps", &peer.gaps);
+        line("flushes", &peer.flushes);
+    }
+    for (number, follower) in ring.followers() {
+        let mut line =
+            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:caches_{name}"), value);
+        line("following", &yes_no(follower.connections > 0));
+        line("told", &follower.told);
+        line("missed", &follower.gaps);
+    }
+}
+
+/// What became of commands for the homes of their keys.
+fn report_homes(shared: &Shared, lines: &mut Lines) {
+    let Some(homes) = &shared.homes else { return };
+    let counts = homes.counts();
+    lines.add("home_answered", counts.answered);
+    lines.add("home_refused", counts.refused);
+    lines.add("home_silent", counts.silent);
+    lines.add("home_run", counts.run);
+    for (number, is_connected) in homes.connected() {
+        lines.add(format!("{number}:home_connected"), yes_no(is_connected));
+    }
 }

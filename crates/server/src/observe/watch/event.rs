@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use larder_protocol::admin::Streams;
 use larder_protocol::dump::uri;
+use larder_replication::state::Conflict;
+use larder_replication::version::site_of;
 
 use crate::conn::client::{Client, Peer};
 use crate::conn::session::CloseReason;
@@ -41,6 +43,46 @@ pub(crate) enum Event<'e> {
     Departure { client: &'e Client, reason: CloseReason },
     /// A search for expired items has ended.
     Crawl { elapsed_secs: u32, examined: u64, reclaimed: u64 },
+    /// Two sites changed a key, and neither knew of the other's change.
+    Conflict { key: &'e [u8], prefix: &'e [u8], conflict: Conflict },
+    /// What became of another site.
+    Site { site: u8, state: SiteState, peer: &'e str },
+}
+
+/// What can become of another site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SiteState {
+    /// This site pulls from it.
+    Connected,
+    /// The connection has ended.
+    Lost,
+    /// A copy of it is being taken ...
+    CopyBegun,
+    /// ... and is complete.
+    CopyDone,
+    /// Its changes are so far ahead of this clock that they wait ...
+    Ahead,
+    /// ... and no longer.
+    InTime,
+    /// It was not heard of for so long that nobody waits for it.
+    Silent,
+    /// It was restored from a backup, and needs a copy.
+    Restored,
+}
+
+impl SiteState {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Lost => "lost",
+            Self::CopyBegun => "copy_begun",
+            Self::CopyDone => "copy_done",
+            Self::Ahead => "ahead",
+            Self::InTime => "in_time",
+            Self::Silent => "silent",
+            Self::Restored => "restored",
+        }
+    }
 }
 
 impl Event<'_> {
@@ -53,6 +95,7 @@ impl Event<'_> {
             Self::Deletion { .. } => Streams::DELETIONS,
             Self::Arrival { .. } | Self::Departure { .. } => Streams::CONNECTIONS,
             Self::Crawl { .. } => Streams::SYSTEM,
+            Self::Conflict { .. } | Self::Site { .. } => Streams::REPLICATION,
         }
     }
 
@@ -63,6 +106,8 @@ impl Event<'_> {
             | Self::Store { key, .. }
             | Self::Eviction { key, .. }
             | Self::Deletion { key, .. } => 3 * key.len(),
+            Self::Conflict { key, prefix, .. } => 3 * (key.len() + prefix.len()),
+            Self::Site { peer, .. } => peer.len(),
             _ => 0,
         };
         key + FIELDS_BYTES_MAX
@@ -127,6 +172,23 @@ impl Event<'_> {
                 number(line, " examined=", examined);
                 number(line, " reclaimed=", reclaimed);
             }
+            Self::Conflict { key, prefix, conflict: Conflict { winner, loser } } => {
+                text(line, "type=conflict key=", "");
+                uri(key, |bytes| line.extend_from_slice(bytes));
+                text(line, " namespace=", if prefix.is_empty() { DEFAULT_NAME } else { "" });
+                uri(prefix, |bytes| line.extend_from_slice(bytes));
+                number(line, " winner=", winner);
+                number(line, " winner_site=", site_of(winner));
+                number(line, " loser=", loser);
+                number(line, " loser_site=", site_of(loser));
+            }
+            Self::Site { site, state, peer } => {
+                number(line, "type=site site=", site);
+                text(line, " state=", state.name());
+                if !peer.is_empty() {
+                    text(line, " peer=", peer);
+                }
+            }
         }
         line.push(b'\n');
     }
@@ -154,5 +216,7 @@ pub(super) fn number(line: &mut Vec<u8>, name: &str, value: impl itoa::Integer) 
     line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
+/// What clients call the namespace without a prefix: no prefix is written so.
+const DEFAULT_NAME: &str = "<null>";
 /// Time, number and all fields but the key.
 const FIELDS_BYTES_MAX: usize = 300;

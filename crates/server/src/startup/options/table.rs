@@ -420,6 +420,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "read-only",
+        NoValue,
+        "",
+        "refuses changes from the start, for maintenance, until larder read-only off (docs/guides/failover.md)",
+        |d, _| {
+            d.settings.read_only = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "store",
         Needed("<dir>"),
         "",
@@ -573,12 +584,47 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "peers-file",
+        Needed("<file>"),
+        "",
+        "all other sites, a number and host:port a line; read again at SIGHUP: who is no longer there is not waited for",
+        |d, v| {
+            d.replication().peers_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "replication-token-file",
         Needed("<file>"),
         "",
         "a token that all sites know: a site lets in nobody who does not",
         |d, v| {
             d.replication().token_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "replication-silence-secs",
+        Needed("<num>"),
+        "604800",
+        "seconds without a word after which the others go on without a site, which has to take a copy then",
+        |d, v| {
+            let message = "larderd: --replication-silence-secs: 1 to 31536000";
+            d.replication().silence_secs_max = number_in(v, 1..=31_536_000, message)?;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "replication-log-mib",
+        Needed("<num>"),
+        "4096",
+        "MiB of the log that are kept for sites that are away; one that is further behind takes a copy",
+        |d, v| {
+            let mib: u64 = number_in(v, 1..=1_048_576, "larderd: --replication-log-mib: 1 to 1048576")?;
+            d.replication().log_bytes_max = mib << 20;
             Ok(())
         },
     ),

@@ -387,10 +387,13 @@ fn a_site_needs_a_store_a_number_and_a_token() {
     let replication = site.store.and_then(|store| store.replication).expect("it is a site");
     assert_eq!((replication.site, replication.peers.len()), (7, 2));
     for (line, reason) in [
-        ("--store d --peer a:1", "larderd: --peer and those that begin with --replication- need --site"),
+        (
+            "--store d --peer a:1",
+            "larderd: --peer, --peers-file and those that begin with --replication- need --site",
+        ),
         (
             "--store d --site 1 --peer a:1",
-            "larderd: --replication-listen and --peer need --replication-token-file",
+            "larderd: --replication-listen, --peer and --peers-file need --replication-token-file",
         ),
         (
             "--store d --site 1 --replication-token-file t --replication-listen 0.0.0.0:1",
@@ -399,7 +402,7 @@ fn a_site_needs_a_store_a_number_and_a_token() {
         ),
         (
             "--store d --site 1 --replication-token-file t --peer a:1 -Z -o ssl_chain_cert=/c",
-            "larderd: --peer with -Z needs -o ssl_ca_cert=<file>, to check the peer's certificate",
+            "larderd: --peer and --peers-file with -Z need -o ssl_ca_cert=<file>, to check the peer's certificate",
         ),
         (
             "--store d --site 1 -o drop_privileges",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larder_policy::Keep;
-use larder_protocol::{KEY_BYTES_MAX, Key, number};
+use larder_protocol::{Error, KEY_BYTES_MAX, Key, number};
 use larder_store::commit::Outcome;
 use serde::Serialize;
 use tokio::time::sleep;
@@ -66,6 +66,9 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     if !shared.settings.flush_all {
         return Err(Refused::NotAllowed);
     }
+    if shared.is_read_only() {
+        return Err(Refused::Answered(Error::Maintenance));
+    }
     let mut buffer = [0; KEY_BYTES_MAX];
     let number = shared.namespaces.named(prefix.bytes(&mut buffer)).ok_or(Refused::NoSuchNamespace)?;
     let table = shared.namespaces.table();
@@ -77,6 +80,9 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     let persistence = shared.persistence.as_ref().filter(|_| is_kept);
     let mut pause = Backoff::default();
     if let Some(persistence) = persistence {
+        if persistence.is_new_site() && shared.is_replicated(number) {
+            return Err(Refused::Answered(Error::NewSite));
+        }
         while let Err(refusal) = persistence.admit() {
             match refusal {
                 Some(error) => return Err(Refused::Answered(error)),

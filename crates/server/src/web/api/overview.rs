@@ -20,6 +20,10 @@ pub(super) struct Overview {
     is_ready: bool,
     /// `/api/store` has more (`--store`).
     has_store: bool,
+    /// It is one of several sites.
+    has_site: bool,
+    /// Changes are refused, for maintenance.
+    is_read_only: bool,
     /// Evicts when memory is full; otherwise stores fail (`-M`).
     evicts: bool,
     items: u64,
@@ -101,6 +105,8 @@ pub(super) fn overview(state: &State) -> Overview {
         workers: shared.settings.threads,
         is_ready: state.is_ready(),
         has_store: shared.persistence.is_some(),
+        has_site: shared.settings.has_site(),
+        is_read_only: shared.is_read_only(),
         evicts: shared.settings.evict,
         items: engine.items,
         items_stored: engine.items_total,

@@ -13,6 +13,11 @@ pub(super) fn write(state: &State, text: &mut Text) {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let labels = [("version", crate::LARDER_VERSION), ("arch", std::env::consts::ARCH), ("profile", profile)];
     text.metric(&build).add(&labels, 1);
+    let help = "1 while changes are refused for maintenance.";
+    text.single(&Metric::gauge("larder_read_only", help), u8::from(state.shared.is_read_only()));
+    let help = "Changes refused for maintenance.";
+    let refused = state.shared.totals().refused_maintenance;
+    text.single(&Metric::counter("larder_refused_read_only_total", help), refused);
     latencies(state, text);
     memory(state, text);
     queues(state, text);
@@ -43,6 +48,8 @@ fn namespaces(state: &State, text: &mut Text) {
     where_known(Metric::gauge("larder_namespace_disk_bytes", disk), |report| Some(report.disk?.bytes));
     let limit = "What the items of the namespace may take in the store.";
     where_known(Metric::gauge("larder_namespace_disk_limit_bytes", limit), |report| report.disk_limit_bytes);
+    let conflicts = "Concurrent changes of which one was lost, as far as this site met both.";
+    where_known(Metric::counter("larder_namespace_conflicts_total", conflicts), |report| report.conflicts);
     let mut by_namespace = |metric: Metric, of: fn(&Report) -> u64| {
         let mut samples = text.metric(&metric);
         for (report, name) in reports.iter().zip(&names) {

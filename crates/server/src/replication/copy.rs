@@ -1,0 +1,162 @@
+//! Taking a copy of a peer, piece by piece: one that is interrupted goes on where it was.
+//!
+//! What is applied of it is noted in the log, behind what it speaks of. If this site was put out, the keys that the
+//! copy names are kept in a file ([`Named`]), and synced before the note: at the end, of each item that was not named
+//! the others may have forgotten that it was deleted. Until the deletions of these are durable the peer does not pull.
+
+use std::io;
+
+use larder_replication::entry::{Entries, Entry};
+use larder_replication::link::{CopyBegun, CopyPiece};
+use larder_replication::members::Cursor;
+use larder_replication::merge;
+use larder_replication::state::{Item, State};
+use larder_store::Cursor as ScanCursor;
+
+use super::Site;
+use super::apply::Applier;
+use super::named::Named;
+use super::note::TakenCopy;
+use super::publish::is_told;
+use crate::shared::Shared;
+
+/// A copy that is taken.
+pub(super) struct Copy<'s> {
+    shared: &'s Shared,
+    site: &'s Site,
+    /// Whose copy it is.
+    peer: u8,
+    begun: CopyBegun,
+    taken: TakenCopy,
+    /// If this site sweeps what the copy does not name.
+    named: Option<Named>,
+}
+
+impl<'s> Copy<'s> {
+    /// As the peer begins it. Errors: what an earlier part of it has left is of no use; the next one begins anew.
+    pub(super) fn begin(shared: &'s Shared, site: &'s Site, peer: u8, begun: CopyBegun) -> io::Result<Self> {
+        let CopyBegun { cursor, horizon, .. } = begun;
+        let path = site.named_path(peer);
+        // What is written from here on has a version that the sweep leaves alone.
+        site.journal.raise_replicated_versions(horizon);
+        let (taken, named) = if begun.is_continued {
+            let taken =
+                site.taken_copy(peer, cursor.incarnation).filter(|taken| taken.start == cursor.sequence);
+            let taken =
+                taken.ok_or_else(|| io::Error::other("the peer goes on with a copy that did not begin"))?;
+            let named = match horizon {
+                0 => None,
+                _ => Some(
+                    Named::open(&path, taken.named_id, taken.named)
+                        .inspect_err(|_| site.forget_copy(peer))?,
+                ),
+            };
+            (taken, named)
+        } else {
+            site.forget_copy(peer);
+            let named = if horizon == 0 { None } else { Some(Named::create(&path)?) };
+            let (incarnation, start) = (cursor.incarnation, cursor.sequence);
+            let named_id = named.as_ref().map_or(0, Named::id);
+            (TakenCopy { incarnation, start, named_id, ..TakenCopy::default() }, named)
+        };
+        Ok(Self { shared, site, peer, begun, taken, named })
+    }
+
+    /// A piece of it is applied.
+    pub(super) fn note_applied(&mut self, piece: &CopyPiece) -> io::Result<()> {
+        if let Some(named) = &mut self.named {
+            let entries = Entries::new(&piece.body).map_while(Result::ok);
+            let keys: Vec<&[u8]> = entries.filter_map(|entry| Some(entry.state()?.0)).collect();
+            named.add(keys.into_iter())?;
+            self.taken.named = named.count();
+        }
+        self.taken.pieces += 1;
+        self.taken.bytes += piece.body.len() as u64;
+        // The last one has none: what is interrupted behind it asks for it again.
+        if !piece.position.is_empty() {
+            self.taken.position.clone_from(&piece.position);
+        }
+        self.site.keep_copy(self.peer, &self.taken);
+        Ok(())
+    }
+
+    /// Bytes of the pieces that are applied.
+    pub(super) fn bytes(&self) -> u64 {
+        self.taken.bytes
+    }
+
+    /// All of it is applied: sweeps, and the copy's end is where this site is from here on, durably.
+    pub(super) fn finish(mut self, applier: &mut Applier<'_>) -> io::Result<Cursor> {
+        let site = self.site;
+        if let Some(mut named) = self.named.take() {
+            let swept = self.sweep(&mut named, applier)?;
+            tracing::warn!(
+                site = self.peer,
+                swept,
+                "this site was away: items that no other one has any more were deleted"
+            );
+            self.named = Some(named);
+        }
+        let CopyBegun { cursor, horizon, others, .. } = self.begun;
+        for theirs in others {
+            if theirs.site == site.number() {
+                site.journal.raise_replicated_versions(theirs.beat.clock);
+            } else if let Some(learned) = site.live(theirs.site).and_then(|ours| ours.learn(theirs)) {
+                site.keep_cursor(learned.site, learned.cursor, Some(learned.beat));
+            }
+        }
+        let kept = site.keep_cursor(self.peer, cursor, None);
+        site.forget_copy(self.peer);
+        if !site.wait_durable(kept) {
+            return Err(io::Error::other("the store could not keep the copy"));
+        }
+        if horizon != 0 {
+            site.members().count_anew(site.now().micros);
+        }
+        if let Some(named) = self.named {
+            named.remove();
+        }
+        tracing::info!(site = self.peer, "the copy of the peer is complete");
+        Ok(cursor)
+    }
+
+    /// Makes a deletion of each item at or below the copy's horizon that was not named. Returns how many.
+    fn sweep(&self, named: &mut Named, applier: &mut Applier<'_>) -> io::Result<u64> {
+        let (site, horizon) = (self.site, self.begun.horizon);
+        let table = self.shared.namespaces.table();
+        let parts = named.parts(DIGESTS_MAX);
+        let mut swept = 0;
+        for part in 0..parts {
+            let found = named.part(part, parts)?;
+            let (mut cursor, mut has_more) = (ScanCursor::new(), true);
+            while has_more {
+                let mut body = Vec::new();
+                // At no time: what has expired may live longer elsewhere.
+                has_more = site
+                    .store
+                    .for_each_key(&mut cursor, KEYS_AT_ONCE, 0, &mut |key, meta| {
+                        let item = Item { client_flags: 0, marks: 0, value: () };
+                        let state = State::set(meta.version, 0, 0, item);
+                        let Some((version, base_version)) = merge::sweep(&state, horizon, site.number())
+                        else {
+                            return;
+                        };
+                        if is_told(table.as_deref(), key) && found.lacks(named.digest(key)) {
+                            Entry::Delete { key, version, base_version }.encode(&mut body);
+                            swept += 1;
+                        }
+                    })
+                    .map_err(io::Error::other)?;
+                applier.apply(&body).map_err(|failure| io::Error::other(failure.to_string()))?;
+                if site.is_stopping() {
+                    return Err(io::Error::other("the site stops"));
+                }
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// Digests that are in memory at once: 64 MiB.
+const DIGESTS_MAX: u64 = 4 << 20;
+const KEYS_AT_ONCE: usize = 1000;

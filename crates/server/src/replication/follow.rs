@@ -1,0 +1,255 @@
+//! Following what a peer's caches have changed.
+//!
+//! What is applied is not told again, so nothing goes around. After a gap, namespaces that may have missed something
+//! are flushed: they serve nothing that the peer has changed.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_engine::{Expiry, Invalidate, LookupHint, Mode, Store as Terms, Stored, WriteError};
+use larder_policy::{Table, Told as Policy};
+use larder_replication::link::{AHEAD_MICROS_MAX, Subscriber, SubscriberAction};
+use larder_replication::told::{FlushTime, Told, decode_told};
+use larder_replication::version::{is_version, unix_micros_of};
+use larder_replication::wire::{Gap, RingCursor, Side};
+
+use super::Site;
+use super::aside::{PAUSE_MAX, PAUSE_MIN};
+use super::ring::{Ring, unix_micros};
+use super::stream::{PeerStream, ended};
+use super::waiters::Until;
+use crate::clock::Clock;
+use crate::namespaces::Handles;
+use crate::shared::Shared;
+use crate::startup::random;
+
+/// Follows the peer at this address until the site stops.
+pub(super) fn run(address: &str, shared: &Shared, site: &Site, ring: &Ring, handles: &mut Handles) {
+    let mut pull = CachePull { address, shared, site, ring, handles, cursor: RingCursor::default() };
+    let mut backoff = BACKOFF_MIN;
+    while !site.is_stopping() {
+        let mut has_connected = false;
+        if let Err(error) = pull.follow(&mut has_connected)
+            && !site.is_stopping()
+        {
+            tracing::info!(address, "the peer's caches are not followed: {error}");
+        }
+        ring.with_followed(address, |figures| figures.is_connected = false);
+        backoff = if has_connected { BACKOFF_MIN } else { (backoff * 2).min(BACKOFF_MAX) };
+        std::thread::park_timeout(backoff);
+    }
+}
+
+/// What one peer's caches tell.
+struct CachePull<'f> {
+    address: &'f str,
+    shared: &'f Shared,
+    site: &'f Site,
+    ring: &'f Ring,
+    handles: &'f mut Handles,
+    /// Up to where the peer's changes are applied.
+    cursor: RingCursor,
+}
+
+impl CachePull<'_> {
+    fn follow(&mut self, has_connected: &mut bool) -> io::Result<()> {
+        let (site, ring) = (self.site, self.ring);
+        let mut stream = PeerStream::connect(self.address, self.shared, site)?;
+        let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
+        let waiter = site.waiter()?;
+        let mut input = vec![0; INPUT_BYTES];
+        let mut pause = PAUSE_MIN;
+        while !subscriber.is_closed() {
+            if site.is_stopping() {
+                subscriber.stop();
+            }
+            match stream.read(&mut input, &waiter, Until { position: 0, timeout: pause })? {
+                Some(0) => return Err(ended("the peer closed the connection")),
+                Some(count) => {
+                    subscriber.receive(&input[..count], site.now());
+                    pause = PAUSE_MIN;
+                }
+                None => pause = (pause * 2).min(PAUSE_MAX),
+            }
+            subscriber.tick(site.now());
+            while let Some(action) = subscriber.next_action() {
+                match action {
+                    SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
+                    SubscriberAction::Connected { .. } => {
+                        subscriber.say(Side::Follow(self.cursor.clone()), &[], site.now());
+                    }
+                    SubscriberAction::Side(Side::Following(cursor, gap), _) => {
+                        self.close_gap(&gap);
+                        self.cursor = cursor;
+                        *has_connected = true;
+                        ring.with_followed(self.address, |figures| figures.is_connected = true);
+                    }
+                    SubscriberAction::Side(Side::Told { shard, to }, body) => {
+                        // One that sends what is of no use is not asked again at once.
+                        self.apply(&body).inspect_err(|_| *has_connected = false)?;
+                        if let Some(sequence) = self.cursor.sequences.get_mut(usize::from(shard)) {
+                            *sequence = to;
+                        }
+                        subscriber.say(Side::Taken { shard, to }, &[], site.now());
+                    }
+                    SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
+                    _ => return Err(io::Error::other("a message comes at the wrong time")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes what may have missed something.
+    fn close_gap(&mut self, gap: &Gap) {
+        let Some(table) = self.shared.namespaces.table() else { return };
+        let is_missing = |number: &u8| match gap {
+            Gap::All => true,
+            Gap::Of(prefixes) => prefixes.iter().any(|prefix| prefix == table.prefix(*number)),
+        };
+        let numbers: Vec<_> = self.ring.numbers().filter(is_missing).collect();
+        if numbers.is_empty() {
+            return;
+        }
+        for number in &numbers {
+            self.shared.flush_untold(*number, FLUSH_NOW, self.shared.clock.now());
+            let prefix = table.prefix(*number).escape_ascii().to_string();
+            tracing::warn!(
+                address = self.address,
+                prefix,
+                "flushed, since the peer's changes are not all known"
+            );
+        }
+        self.ring.with_followed(self.address, |figures| {
+            figures.gaps += 1;
+            figures.flushes += numbers.len() as u64;
+        });
+    }
+
+    fn apply(&mut self, body: &[u8]) -> io::Result<()> {
+        let told = decode_told(body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let Some(table) = self.shared.namespaces.table() else { return Ok(()) };
+        let (mut applied, mut outdated) = (0, 0);
+        for told in told {
+            match self.apply_one(&table, &told)? {
+                Some(true) => applied += 1,
+                Some(false) => outdated += 1,
+                None => {}
+            }
+        }
+        self.handles.release();
+        self.ring.with_followed(self.address, |figures| {
+            figures.applied += applied;
+            figures.outdated += outdated;
+        });
+        Ok(())
+    }
+
+    /// True if it was applied; false if something newer is known; `None`: it is of no namespace that takes part.
+    fn apply_one(&mut self, table: &Table, told: &Told<'_>) -> io::Result<Option<bool>> {
+        let (key, version) = match *told {
+            Told::Gone { key, version }
+            | Told::Marked { key, version, .. }
+            | Told::Value { key, version, .. } => (key, version),
+            Told::Flushed { prefix, when } => return Ok(self.flush(table, prefix, when)),
+        };
+        let number = table.find(key);
+        let policy = self.ring.told(number);
+        let is_value = matches!(told, Told::Value { .. });
+        if policy == Policy::Nothing || key.is_empty() || key.len() > larder_engine::KEY_BYTES_MAX {
+            return Ok(None);
+        }
+        // The files differ: nothing is known of the order of changes, so the key is dropped.
+        let is_blind = (policy == Policy::Values) != (version != 0);
+        check_clock(version)?;
+        let clock = &self.shared.clock;
+        for _ in 0..TRIES_MAX {
+            let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
+            let guard = handle.pin(self.shared.clock.now());
+            let hash = guard.prepare(key);
+            let remove = || {
+                let _ = guard.delete(key, hash, None);
+                true
+            };
+            let version = if is_blind { 0 } else { version };
+            let done = self.ring.apply(number, hash.bits(), version, || match *told {
+                Told::Value { client_flags, is_binary_key, exptime_secs, value, .. } if !is_blind => {
+                    let terms = Terms {
+                        client_flags,
+                        expiry: expiry(clock, exptime_secs),
+                        mode: Mode::Set,
+                        binary_key: is_binary_key,
+                        ..Terms::set(key, value)
+                    };
+                    match guard.store_hinted(hash, &terms, LookupHint::default()) {
+                        Stored::Stored { .. } => true,
+                        Stored::TryAgain => false,
+                        // The old value is none.
+                        _ => remove(),
+                    }
+                }
+                Told::Marked { is_stale, blank, exptime_secs, .. } if !is_blind => {
+                    let expiry = exptime_secs.map(|secs| expiry(clock, secs));
+                    let how = Invalidate { compare: None, stale: is_stale, blank, expiry, cas: None };
+                    !matches!(guard.invalidate(key, hash, &how), Err(WriteError::TryAgain))
+                }
+                _ => remove(),
+            });
+            if let Some(is_applied) = done {
+                return Ok(Some(is_applied));
+            }
+            drop(guard);
+            std::thread::yield_now();
+        }
+        // Without memory for it: nobody may read the old value.
+        if is_value && let Some(handle) = self.handles.handle_mut(number) {
+            let guard = handle.pin(self.shared.clock.now());
+            let _ = guard.delete(key, guard.prepare(key), None);
+        }
+        Ok(Some(true))
+    }
+
+    fn flush(&self, table: &Table, prefix: &[u8], when: FlushTime) -> Option<bool> {
+        let number = if prefix.is_empty() { larder_policy::DEFAULT } else { table.named(prefix)? };
+        if self.ring.told(number) == Policy::Nothing {
+            return None;
+        }
+        let exptime = match when {
+            FlushTime::Now => FLUSH_NOW,
+            FlushTime::At(secs) => i64::try_from(secs).unwrap_or(i64::MAX),
+            FlushTime::Cancelled => CANCEL_FLUSH,
+        };
+        self.shared.flush_untold(number, exptime, self.shared.clock.now());
+        Some(true)
+    }
+}
+
+fn expiry(clock: &Clock, exptime_secs: u64) -> Expiry {
+    clock.expiry(i64::try_from(exptime_secs).unwrap_or(i64::MAX), clock.now())
+}
+
+/// Errors: it is no version, or one of the two clocks is wrong. Such a change would win for ever.
+fn check_clock(version: u64) -> io::Result<()> {
+    if version != 0 && !is_version(version) {
+        return Err(io::Error::other("the peer tells what is no version"));
+    }
+    let ahead_micros = unix_micros_of(version).saturating_sub(unix_micros());
+    if ahead_micros > AHEAD_MICROS_MAX {
+        let secs = ahead_micros / 1_000_000;
+        return Err(io::Error::other(format!(
+            "its changes are {secs} s ahead of this clock: one of the two is wrong"
+        )));
+    }
+    Ok(())
+}
+
+/// As exptimes of flush_all.
+const FLUSH_NOW: i64 = 0;
+/// A moment before the start.
+const CANCEL_FLUSH: i64 = 60 * 60 * 24 * 30 + 1;
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+const INPUT_BYTES: usize = 64 << 10;
+/// Guards last microseconds, unless their threads lose their cores.
+const TRIES_MAX: u32 = 100_000;

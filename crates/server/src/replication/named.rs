@@ -1,0 +1,160 @@
+//! The keys that a copy has named, in a file: what the copy lacks is what the taker sweeps.
+//!
+//! A key is kept as a digest of 128 bits, keyed at random, so that the file has 16 bytes a key, whatever its length.
+//! The digests are looked through in parts, by their highest bits, so that memory is bounded however many there are.
+
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher as _;
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+use crate::startup::random;
+
+/// What a copy has named so far.
+pub(super) struct Named {
+    path: PathBuf,
+    file: File,
+    hash_key: [u8; DIGEST_BYTES],
+    /// Digests in the file. A key that was named twice counts twice.
+    count: u64,
+}
+
+/// Some of the digests, sorted: those that fall into one of so many parts.
+pub(super) struct Part {
+    digests: Vec<u128>,
+    part: u64,
+    parts: u64,
+}
+
+impl Named {
+    /// An empty file in place of what was there.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+        let hash_key = random::bytes()?;
+        file.write_all(&hash_key)?;
+        file.sync_all()?;
+        Ok(Self { path: path.to_owned(), file, hash_key, count: 0 })
+    }
+
+    /// The file with this [id](Self::id) as it was left, which has to have so many digests. What is behind them was
+    /// named, too, by a piece that may have been lost. Errors: it is another one, or has less.
+    pub(super) fn open(path: &Path, id: u64, count: u64) -> io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let mut hash_key = [0; DIGEST_BYTES];
+        file.read_exact(&mut hash_key)?;
+        let found = (file.metadata()?.len() / DIGEST_BYTES as u64).saturating_sub(1);
+        if found < count {
+            return Err(io::Error::other("keys that the copy has named are missing"));
+        }
+        file.seek(SeekFrom::Start((found + 1) * DIGEST_BYTES as u64))?;
+        let named = Self { path: path.to_owned(), file, hash_key, count: found };
+        if named.id() != id {
+            return Err(io::Error::other("another copy has named these keys"));
+        }
+        Ok(named)
+    }
+
+    /// No other file has it.
+    pub(super) fn id(&self) -> u64 {
+        self.digest(b"") as u64
+    }
+
+    /// Digests in the file.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Adds keys, durably.
+    pub(super) fn add<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> io::Result<()> {
+        let digests: Vec<u8> = keys.flat_map(|key| self.digest(key).to_le_bytes()).collect();
+        if digests.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all(&digests)?;
+        self.file.sync_data()?;
+        self.count += (digests.len() / DIGEST_BYTES) as u64;
+        Ok(())
+    }
+
+    /// In how many parts to look through it, so that one has about so many digests.
+    pub(super) fn parts(&self, digests_max: u64) -> u64 {
+        self.count.div_ceil(digests_max.max(1)).max(1)
+    }
+
+    /// One of so many parts.
+    pub(super) fn part(&mut self, part: u64, parts: u64) -> io::Result<Part> {
+        self.file.seek(SeekFrom::Start(DIGEST_BYTES as u64))?;
+        let mut reader = BufReader::with_capacity(1 << 20, &self.file);
+        let (mut found, mut bytes) = (Part { digests: Vec::new(), part, parts }, [0; DIGEST_BYTES]);
+        for _ in 0..self.count {
+            reader.read_exact(&mut bytes)?;
+            let digest = u128::from_le_bytes(bytes);
+            if found.has_place_for(digest) {
+                found.digests.push(digest);
+            }
+        }
+        found.digests.sort_unstable();
+        found.digests.dedup();
+        Ok(found)
+    }
+
+    pub(super) fn digest(&self, key: &[u8]) -> u128 {
+        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
+        hasher.write(key);
+        hasher.finish128().as_u128()
+    }
+
+    /// Removes the file. If it stays, the next copy replaces it.
+    pub(super) fn remove(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Part {
+    /// True if the key of this digest falls into this part, and was not named.
+    pub(super) fn lacks(&self, digest: u128) -> bool {
+        self.has_place_for(digest) && self.digests.binary_search(&digest).is_err()
+    }
+
+    fn has_place_for(&self, digest: u128) -> bool {
+        ((digest >> 64) * u128::from(self.parts)) >> 64 == u128::from(self.part)
+    }
+}
+
+const DIGEST_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_named_is_found_in_one_part_and_after_a_restart() {
+        let path = std::env::temp_dir().join(format!("larder-named-{}", std::process::id()));
+        let mut named = Named::create(&path).expect("is made");
+        let id = named.id();
+        let keys: Vec<String> = (0..1000).map(|number| format!("key{number}")).collect();
+        named.add(keys[..600].iter().map(String::as_bytes)).expect("is written");
+        drop(named);
+        assert!(Named::open(&path, id, 601).is_err(), "some are missing");
+        assert!(Named::open(&path, !id, 600).is_err(), "of another copy");
+        let mut named = Named::open(&path, id, 600).expect("is there");
+        named.add(keys[600..900].iter().map(String::as_bytes)).expect("is written");
+        assert_eq!((named.count(), named.parts(300), named.parts(10_000)), (900, 3, 1));
+        let mut lacking = Vec::new();
+        for part in 0..3 {
+            let found = named.part(part, 3).expect("is read");
+            assert!(found.digests.len() < 400, "about a third: {}", found.digests.len());
+            lacking.extend(keys.iter().filter(|key| found.lacks(named.digest(key.as_bytes()))));
+        }
+        lacking.sort();
+        assert_eq!(lacking, keys[900..].iter().collect::<Vec<_>>());
+        named.remove();
+        assert!(!path.exists());
+    }
+}

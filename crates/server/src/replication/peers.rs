@@ -1,0 +1,177 @@
+//! The peers, one thread for each: those of `--peer`, or of a file that is read again at SIGHUP (`--peers-file`).
+//!
+//! A file has the number of each site beside its address. So it says which sites there are: one that is new there holds
+//! the horizon at once, and one that is no longer there is not waited for any more.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::apply::Applier;
+use super::{PEERS_MAX, Site, subscribe};
+use crate::shared::Shared;
+
+/// Addresses by site.
+pub(super) type Peers = BTreeMap<u8, String>;
+
+/// Reads a file of peers. Errors: a sentence for the operator.
+pub(super) fn read(path: &Path, own_site: u8) -> io::Result<Peers> {
+    let told = |error: String| io::Error::other(format!("--peers-file: {}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+    parse(&text, own_site).map_err(told)
+}
+
+/// Lines of a number and an address, or of a comment behind `#`. Errors: what is wrong, with the number of the line.
+fn parse(text: &str, own_site: u8) -> Result<Peers, String> {
+    let mut peers = Peers::new();
+    for (index, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+        let wrong = |what: &str| Err(format!("line {}: {what}", index + 1));
+        let (number, address) = match words[..] {
+            [] => continue,
+            [number, address] => (number, address),
+            _ => return wrong("the number of a site, and its host:port"),
+        };
+        let Some(site) = number.parse().ok().filter(|site| *site != 0) else {
+            return wrong("the number of a site is 1 to 255");
+        };
+        let is_address =
+            |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0);
+        if !address.rsplit_once(':').is_some_and(is_address) {
+            return wrong("the address of a site is host:port");
+        }
+        if site == own_site {
+            return wrong("that is the number of this site: name the others");
+        }
+        if peers.values().any(|known| known == address) || peers.insert(site, address.to_owned()).is_some() {
+            return wrong("each site, and each address, stands there once");
+        }
+        if peers.len() > PEERS_MAX {
+            return wrong("a site has up to 7 peers");
+        }
+    }
+    Ok(peers)
+}
+
+/// A thread that pulls from a peer.
+pub(super) struct Puller {
+    address: String,
+    has_to_end: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Puller {
+    /// Starts it. `number`: the site that has to be there; 0: any. Errors: there is no thread or engine handle left.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        site: &Arc<Site>,
+        address: &str,
+        number: u8,
+    ) -> io::Result<Self> {
+        let handles = shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
+        let has_to_end = Arc::new(AtomicBool::new(false));
+        let (shared, site, ended) = (Arc::clone(shared), Arc::clone(site), Arc::clone(&has_to_end));
+        let peer = address.to_owned();
+        let thread = Builder::new().name("larder-pull".into()).spawn(move || {
+            let peer = subscribe::PeerAddress { address: &peer, number, has_to_end: &ended };
+            subscribe::run(&peer, &shared, &site, &mut Applier::new(&shared, &site, handles));
+        })?;
+        Ok(Self { address: address.to_owned(), has_to_end, thread })
+    }
+
+    /// Ends it, and waits for that.
+    pub(super) fn end(self) {
+        self.has_to_end.store(true, SeqCst);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+    }
+}
+
+/// Pulls from the peers of a file until the site stops.
+pub(super) fn run(path: &Path, first: Peers, shared: &Arc<Shared>, site: &Arc<Site>) {
+    let mut pullers = BTreeMap::new();
+    change(&mut pullers, &first, shared, site);
+    while !site.is_stopping() {
+        if site.takes_reload() {
+            match read(path, site.number()) {
+                Ok(peers) => change(&mut pullers, &peers, shared, site),
+                Err(error) => tracing::error!("the peers stay as they are: {error}"),
+            }
+        }
+        std::thread::park_timeout(RELOAD_PAUSE);
+    }
+    pullers.into_values().for_each(Puller::end);
+}
+
+/// Makes these the peers, and no others.
+fn change(pullers: &mut BTreeMap<u8, Puller>, peers: &Peers, shared: &Arc<Shared>, site: &Arc<Site>) {
+    let is_other =
+        |(number, puller): (&u8, &Puller)| (peers.get(number) != Some(&puller.address)).then_some(*number);
+    let others: Vec<u8> = pullers.iter().filter_map(is_other).collect();
+    for number in others {
+        let Some(puller) = pullers.remove(&number) else { continue };
+        let address = puller.address.clone();
+        puller.end();
+        site.forget_peer(&address);
+    }
+    let known: Vec<u8> = site.members().positions().map(|position| position.site).collect();
+    for number in known.into_iter().filter(|number| !peers.contains_key(number)) {
+        let removed = site.members().removed(number);
+        if let Some(position) = removed {
+            tracing::warn!(
+                site = number,
+                "the site is no longer part of the cluster, and not waited for any more"
+            );
+            site.forget_copy(number);
+            site.keep_standing(position);
+        }
+    }
+    for (number, address) in peers {
+        let added = site.members().add(*number, site.now().micros);
+        if let Some(position) = added {
+            tracing::warn!(site = number, address, "the site is part of the cluster from now on");
+            site.keep_standing(position);
+        }
+        if !pullers.contains_key(number) {
+            match Puller::start(shared, site, address, *number) {
+                Ok(puller) => _ = pullers.insert(*number, puller),
+                Err(error) => tracing::error!(site = number, "the peer cannot be pulled from: {error}"),
+            }
+        }
+    }
+}
+
+const RELOAD_PAUSE: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_a_number_and_an_address_a_line() {
+        let peers = parse("# sites\n\n2 b.example:11311 # spare\n  7\t[::1]:1\n", 1).expect("it is right");
+        let expected = [(2, "b.example:11311".to_owned()), (7, "[::1]:1".to_owned())];
+        assert_eq!(peers, Peers::from(expected));
+        assert_eq!(parse("", 1), Ok(Peers::new()));
+        let eight: String = (2..10).map(|number| format!("{number} a:{number}\n")).collect();
+        for (text, error) in [
+            ("b:1", "line 1: the number of a site, and its host:port"),
+            ("2 b:1 c:1", "line 1: the number of a site, and its host:port"),
+            ("\n256 b:1", "line 2: the number of a site is 1 to 255"),
+            ("0 b:1", "line 1: the number of a site is 1 to 255"),
+            ("2 b", "line 1: the address of a site is host:port"),
+            ("2 b:0", "line 1: the address of a site is host:port"),
+            ("2 :1", "line 1: the address of a site is host:port"),
+            ("1 a:1", "line 1: that is the number of this site: name the others"),
+            ("2 b:1\n2 c:1", "line 2: each site, and each address, stands there once"),
+            ("2 b:1\n3 b:1", "line 2: each site, and each address, stands there once"),
+            (&eight, "line 8: a site has up to 7 peers"),
+        ] {
+            assert_eq!(parse(text, 1), Err(error.to_owned()), "{text}");
+        }
+    }
+}

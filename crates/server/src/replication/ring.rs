@@ -1,0 +1,395 @@
+//! What this server has changed in its caches and the other sites are told of: the last changes, within a bound of
+//! bytes.
+//!
+//! A ring has shards by the hash of the key, each with a lock and sequences of its own, so that workers seldom meet. A
+//! site that follows keeps a cursor, the last sequence of each shard that it knows; a slow one costs nothing but what
+//! it misses. Of a value only the key is kept: it is read when it is told, so that what is told last is what stays.
+//!
+//! Where values are told, changes have versions (`larder_replication::version`). A shard remembers those of its keys as
+//! long as it has the change, also of changes that came from other sites, which are told to nobody: of two sites'
+//! changes the newer one stays at both.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+
+use larder_policy::{Table, Told};
+use larder_replication::told::FlushTime;
+use larder_replication::version::{next_version, version_at};
+use larder_replication::wire::RingCursor;
+
+use super::site::lock;
+use crate::startup::random;
+
+/// The ring of a server.
+pub(crate) struct Ring {
+    /// Another one with each start.
+    incarnation: u64,
+    site: u8,
+    /// By the numbers of the namespaces.
+    told: Box<[Told]>,
+    shards: Box<[Mutex<Shard>]>,
+    /// By site.
+    followers: Mutex<BTreeMap<u8, FollowerFigures>>,
+    /// By address.
+    followed: Mutex<BTreeMap<String, FollowedFigures>>,
+}
+
+/// A site that this one tells of its caches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FollowerFigures {
+    pub(crate) connections: u64,
+    /// Changes, since the start.
+    pub(crate) told: u64,
+    /// How often it missed something.
+    pub(crate) gaps: u64,
+}
+
+/// A peer that tells this site of its caches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FollowedFigures {
+    pub(crate) is_connected: bool,
+    /// Changes, since the start.
+    pub(crate) applied: u64,
+    /// Changes that were older than what this site had.
+    pub(crate) outdated: u64,
+    /// How often something was missing.
+    pub(crate) gaps: u64,
+    /// Namespaces that were flushed for that.
+    pub(crate) flushes: u64,
+}
+
+#[derive(Default)]
+struct Shard {
+    marks: VecDeque<Mark>,
+    /// What was dropped before the first mark: so many.
+    dropped: u64,
+    bytes: usize,
+    /// By the number of the namespace: the last sequence of its marks that were dropped and nobody can be told of.
+    lost: Box<[u64]>,
+    /// By the hash of the key, of marks that have a version.
+    newest: HashMap<u64, u64>,
+    highest_version: u64,
+}
+
+/// A change.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    /// Of the namespace.
+    pub(super) number: u8,
+    /// 0 where no values are told.
+    pub(super) version: u64,
+    pub(super) change: Change,
+    hash: u64,
+}
+
+/// What has changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// The key was deleted.
+    Gone(Box<[u8]>),
+    /// The item was marked stale, or emptied.
+    Marked { key: Box<[u8]>, is_stale: bool, blank: Option<u32>, exptime_secs: Option<u64> },
+    /// The key has another value.
+    Changed(Box<[u8]>),
+    /// All items of the namespace are flushed.
+    Flushed(FlushTime),
+    /// Another site's change was applied: nobody is told.
+    Applied,
+}
+
+/// What a shard has behind a sequence.
+pub(super) enum Read {
+    /// These changes, up to this sequence.
+    Marks(Vec<Mark>, u64),
+    /// Something was dropped: [`Ring::close_gap`].
+    Gap,
+}
+
+impl Ring {
+    /// A ring, if a policy wants one and this server is one of several sites.
+    pub(crate) fn of(table: Option<&Table>, site: u8) -> Option<Self> {
+        let told: Box<[Told]> = table.map(|table| told_of(table).collect())?;
+        if site == 0 || told.iter().all(|told| *told == Told::Nothing) {
+            return None;
+        }
+        // Without random numbers nothing of a server works; the time of the start tells two rings apart as well.
+        let incarnation = random::bytes().map_or_else(|_| unix_micros(), u64::from_le_bytes).max(1);
+        let shard =
+            |_| Mutex::new(Shard { lost: vec![0; told.len()].into(), dropped: 0, ..Shard::default() });
+        let shards = (0..SHARDS).map(shard).collect();
+        Some(Self {
+            incarnation,
+            site,
+            told,
+            shards,
+            followers: Mutex::default(),
+            followed: Mutex::default(),
+        })
+    }
+
+    /// What the other sites are told of a namespace.
+    pub(crate) fn told(&self, number: u8) -> Told {
+        self.told.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
+    /// True if values of some namespace are told.
+    pub(super) fn tells_values(&self) -> bool {
+        self.told.contains(&Told::Values)
+    }
+
+    /// The numbers of the namespaces that other sites are told of.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u8> + '_ {
+        (0..).zip(&self.told).filter(|(_, told)| **told != Told::Nothing).map(|(number, _)| number)
+    }
+
+    /// Notes a change of this site. Call when it is done: who reads the key then sees it, or what came later.
+    pub(crate) fn note(&self, number: u8, hash: u64, change: Change) {
+        let mut shard = self.shard(hash);
+        let is_versioned = self.told(number) == Told::Values && !matches!(change, Change::Flushed(_));
+        let version = if is_versioned { shard.next_version(self.site) } else { 0 };
+        shard.push(Mark { number, version, change, hash });
+    }
+
+    /// Notes a flush of this site.
+    pub(crate) fn note_flush(&self, number: u8, when: FlushTime) {
+        if self.told(number) != Told::Nothing {
+            self.note(number, 0, Change::Flushed(when));
+        }
+    }
+
+    /// Applies another site's change of a key, unless a newer one is known. `apply`: false if it has to be tried again,
+    /// which is not done here, since workers may wait for the shard. `None`: try again. `Some(false)`: it is outdated.
+    pub(super) fn apply(
+        &self,
+        number: u8,
+        hash: u64,
+        version: u64,
+        apply: impl FnOnce() -> bool,
+    ) -> Option<bool> {
+        if version == 0 {
+            return apply().then_some(true);
+        }
+        let mut shard = self.shard(hash);
+        if shard.newest.get(&hash).is_some_and(|newest| *newest >= version) {
+            return Some(false);
+        }
+        if !apply() {
+            return None;
+        }
+        shard.highest_version = shard.highest_version.max(version);
+        shard.push(Mark { number, version, change: Change::Applied, hash });
+        Some(true)
+    }
+
+    /// Where the ring begins for a site that knows nothing.
+    pub(super) fn end(&self) -> RingCursor {
+        let sequences = self.shards.iter().map(|shard| lock(shard).end()).collect();
+        RingCursor { incarnation: self.incarnation, sequences }
+    }
+
+    /// True if a cursor is one of this ring.
+    pub(super) fn is_own(&self, cursor: &RingCursor) -> bool {
+        let is_behind = |(shard, sequence): (&Mutex<Shard>, &u64)| *sequence <= lock(shard).end();
+        cursor.incarnation == self.incarnation
+            && cursor.sequences.len() == self.shards.len()
+            && self.shards.iter().zip(&cursor.sequences).all(is_behind)
+    }
+
+    /// The changes of a shard after a sequence: about so many bytes of keys. Empty: there are none.
+    pub(super) fn read(&self, shard: usize, after: u64, bytes_max: usize) -> Read {
+        let Some(shard) = self.shards.get(shard) else { return Read::Marks(Vec::new(), after) };
+        let shard = lock(shard);
+        if after < shard.dropped {
+            return Read::Gap;
+        }
+        let mut bytes = 0;
+        let from = usize::try_from(after - shard.dropped).unwrap_or(usize::MAX);
+        let within = |mark: &&Mark| {
+            bytes += mark.bytes();
+            bytes <= bytes_max.max(mark.bytes())
+        };
+        let marks: Vec<_> = shard.marks.iter().skip(from).take_while(within).cloned().collect();
+        let to = after + marks.len() as u64;
+        Read::Marks(marks, to)
+    }
+
+    /// Moves a cursor, in all shards, to where nothing is missing behind it. Returns the numbers of the namespaces of
+    /// which something is missing before that.
+    pub(super) fn close_gap(&self, cursor: &mut RingCursor) -> Vec<u8> {
+        let mut is_lost = vec![false; self.told.len()];
+        for (shard, sequence) in self.shards.iter().zip(&mut cursor.sequences) {
+            let shard = lock(shard);
+            if *sequence < shard.dropped {
+                is_lost.iter_mut().zip(&shard.lost).for_each(|(is_lost, lost)| *is_lost |= *lost > *sequence);
+                *sequence = shard.dropped;
+            }
+        }
+        (0..).zip(is_lost).filter(|(_, is_lost)| *is_lost).map(|(number, _)| number).collect()
+    }
+
+    /// What it has in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).bytes).sum()
+    }
+
+    /// Changes the figures of a site that follows.
+    pub(super) fn with_follower(&self, site: u8, change: impl FnOnce(&mut FollowerFigures)) {
+        change(lock(&self.followers).entry(site).or_default());
+    }
+
+    /// Changes the figures of a peer that is followed.
+    pub(super) fn with_followed(&self, address: &str, change: impl FnOnce(&mut FollowedFigures)) {
+        change(lock(&self.followed).entry(address.to_owned()).or_default());
+    }
+
+    /// The sites that follow, by number.
+    pub(crate) fn followers(&self) -> BTreeMap<u8, FollowerFigures> {
+        lock(&self.followers).clone()
+    }
+
+    /// The peers that are followed, by address.
+    pub(crate) fn followed(&self) -> BTreeMap<String, FollowedFigures> {
+        lock(&self.followed).clone()
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[hash as usize % self.shards.len()])
+    }
+}
+
+/// What the namespaces of a table tell, by their numbers.
+fn told_of(table: &Table) -> impl Iterator<Item = Told> {
+    table.numbers().map(|number| table.policy(number).told)
+}
+
+impl Shard {
+    /// The last sequence.
+    fn end(&self) -> u64 {
+        self.dropped + self.marks.len() as u64
+    }
+
+    fn next_version(&mut self, site: u8) -> u64 {
+        let version = version_at(unix_micros(), site).max(next_version(self.highest_version, site));
+        self.highest_version = version;
+        version
+    }
+
+    fn push(&mut self, mark: Mark) {
+        if mark.version != 0 {
+            self.newest.insert(mark.hash, mark.version);
+        }
+        self.bytes += mark.bytes();
+        self.marks.push_back(mark);
+        while self.bytes > SHARD_BYTES_MAX
+            && let Some(mark) = self.marks.pop_front()
+        {
+            self.drop_mark(&mark);
+        }
+    }
+
+    fn drop_mark(&mut self, mark: &Mark) {
+        self.bytes -= mark.bytes();
+        self.dropped += 1;
+        if !matches!(mark.change, Change::Applied)
+            && let Some(lost) = self.lost.get_mut(usize::from(mark.number))
+        {
+            *lost = self.dropped;
+        }
+        if self.newest.get(&mark.hash) == Some(&mark.version) {
+            self.newest.remove(&mark.hash);
+        }
+    }
+}
+
+impl Mark {
+    fn bytes(&self) -> usize {
+        let key_bytes = match &self.change {
+            Change::Gone(key) | Change::Changed(key) | Change::Marked { key, .. } => key.len(),
+            Change::Flushed(_) | Change::Applied => 0,
+        };
+        let version_bytes = if self.version == 0 { 0 } else { VERSION_BYTES };
+        size_of::<Self>() + key_bytes + version_bytes
+    }
+}
+
+/// Unix time.
+pub(super) fn unix_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+const SHARDS: usize = 16;
+/// All shards together have 16 MiB: about 150,000 deletions.
+const SHARD_BYTES_MAX: usize = 1 << 20;
+/// What a shard remembers of a version, about.
+const VERSION_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(told: &str) -> Ring {
+        let text = format!("[namespace.a]\nreplicate = {told}\n[namespace.b]\nreplicate = {told}");
+        Ring::of(Some(&Table::parse(&text).expect("a table")), 7).expect("a ring")
+    }
+
+    fn gone(key: &[u8]) -> Change {
+        Change::Gone(key.into())
+    }
+
+    #[test]
+    fn there_is_one_only_for_those_who_want_one() {
+        let table = Table::parse("[namespace.a]").expect("a table");
+        assert!(Ring::of(Some(&table), 7).is_none() && Ring::of(None, 7).is_none());
+        let table = Table::parse("[namespace.a]\nreplicate = \"values\"").expect("a table");
+        assert!(Ring::of(Some(&table), 0).is_none() && Ring::of(Some(&table), 1).is_some());
+    }
+
+    #[test]
+    fn a_gap_names_the_namespaces_that_lost_something() {
+        let ring = ring("\"invalidations\"");
+        ring.note(1, 0, gone(b"a"));
+        let key = vec![b'b'; 200];
+        while !matches!(ring.read(0, 0, 1), Read::Gap) {
+            ring.note(2, 0, gone(&key));
+        }
+        let lost_after = |sequence: u64| {
+            let mut cursor = ring.end();
+            cursor.sequences[0] = sequence;
+            (ring.close_gap(&mut cursor), cursor.sequences[0])
+        };
+        // Of a, the first only.
+        assert_eq!((lost_after(0), lost_after(1)), ((vec![1], 1), (vec![], 1)));
+        assert!(matches!(ring.read(0, 1, 1), Read::Marks(marks, 2) if marks[0].number == 2));
+        ring.note(2, 0, gone(&key));
+        assert!(matches!(ring.read(0, 1, 1), Read::Gap));
+        assert_eq!((lost_after(0), lost_after(1)), ((vec![1, 2], 2), (vec![2], 2)));
+        assert!(ring.bytes() <= SHARD_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_cursor_of_another_ring_is_none_of_this() {
+        let (ring, other) = (ring("\"values\""), ring("\"values\""));
+        ring.note(1, 3, gone(b"a"));
+        assert!(ring.is_own(&ring.end()) && !other.is_own(&ring.end()));
+        let ahead = RingCursor { sequences: vec![9; SHARDS], ..ring.end() };
+        let short = RingCursor { sequences: vec![0; SHARDS - 1], ..ring.end() };
+        assert!(!ring.is_own(&ahead) && !ring.is_own(&short) && !ring.is_own(&RingCursor::default()));
+    }
+
+    #[test]
+    fn the_newer_of_two_sites_changes_stays() {
+        let ring = ring("\"values\"");
+        ring.note(1, 5, Change::Changed((*b"a").into()));
+        let Read::Marks(marks, 1) = ring.read(5, 0, usize::MAX) else { panic!("one mark") };
+        let own = marks[0].version;
+        assert_eq!(ring.apply(1, 5, own - 1, || panic!("it is older")), Some(false));
+        assert_eq!(ring.apply(1, 5, own + 256, || false), None, "to be tried again");
+        assert_eq!(ring.apply(1, 5, own + 256, || true), Some(true));
+        assert_eq!(ring.apply(1, 5, own + 256, || true), Some(false), "it is known");
+        // What came from another site is told to nobody, and what follows here is newer.
+        ring.note(1, 5, gone(b"a"));
+        let Read::Marks(marks, 3) = ring.read(5, 1, usize::MAX) else { panic!("two marks") };
+        assert!(matches!(marks[0].change, Change::Applied) && marks[1].version > own + 256);
+    }
+}

@@ -1,0 +1,188 @@
+//! Commands that read before they write, where one site is the home of the keys.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use larder_conformance::server::eventually;
+
+use crate::client::Client;
+use crate::site::{Cluster, ENGINES};
+use larder_conformance::sites::link::Link;
+
+const NAMESPACES: &str = r#"
+[namespace."home:"]
+keep = "store"
+durability = "sync"
+replicate = true
+rmw = "home"
+home = 1
+"#;
+
+const AWAY: &str = "SERVER_ERROR home site of this key is away";
+const SILENT: &str = "SERVER_ERROR home site did not answer and may have run this";
+
+fn await_home(client: &mut Client) {
+    eventually(|| client.figures().contains("1:home_connected yes"));
+}
+
+/// The expected replies are memcached's, doc/protocol.txt.
+#[test]
+fn the_home_answers_as_if_it_were_asked_itself() {
+    for engine in ENGINES {
+        let cluster = Cluster::with_namespaces(2, engine, NAMESPACES);
+        let (mut home, mut away) = (cluster.client(0), cluster.client(1));
+        await_home(&mut away);
+        for (request, reply) in [
+            ("replace home:a 7 0 1\r\nx\r\n", "NOT_STORED"),
+            ("append home:a 0 0 1\r\nx\r\n", "NOT_STORED"),
+            ("incr home:a 1\r\n", "NOT_FOUND"),
+            ("cas home:a 0 0 1 5\r\nx\r\n", "NOT_FOUND"),
+            ("add home:a 7 0 1\r\nx\r\n", "STORED"),
+            ("add home:a 7 0 1\r\ny\r\n", "NOT_STORED"),
+            ("incr home:a 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
+            ("append home:a 0 0 2\r\nyz\r\n", "STORED"),
+            ("prepend home:a 0 0 1\r\nw\r\n", "STORED"),
+            ("cas home:a 0 0 1 1\r\nx\r\n", "EXISTS"),
+            ("ma home:n N0 J40 t v\r\n", "VA 2 t-1"),
+        ] {
+            assert_eq!(away.ask(request), reply, "{request}");
+        }
+        assert_eq!(away.line(), "40");
+        for (request, reply) in [
+            ("incr home:n 5\r\n", "45"),
+            ("decr home:n 3\r\n", "42"),
+            ("ms home:m 2 ME k F9\r\nxy\r\n", "HD khome:m"),
+            ("ms home:m 2 ME k\r\nxy\r\n", "NS khome:m"),
+            ("ms aG9tZTpi 1 b k ME\r\nx\r\n", "HD kaG9tZTpi b"),
+            ("ms home:v 1 MA\r\nx\r\n", "NS"),
+            ("ms home:v 1 MA N60\r\nx\r\n", "HD"),
+        ] {
+            assert_eq!(away.ask(request), reply, "{request}");
+        }
+        // It was the home that did it.
+        assert_eq!(home.ask("mg home:a v f\r\n"), "VA 4 f7");
+        assert_eq!(home.line(), "wxyz");
+        assert_eq!(home.ask("mg home:n v\r\n"), "VA 2");
+        assert_eq!(home.line(), "42");
+        eventually(|| away.ask("mg home:n v\r\n") == "VA 2" && away.line() == "42");
+        // The CAS value is the same at all sites.
+        eventually(|| home.ask("mg home:a c\r\n") == away.ask("mg home:a c\r\n"));
+        let cas = away.ask("mg home:a c\r\n").strip_prefix("HD c").expect("it is there").to_owned();
+        assert_eq!(away.ask(&format!("cas home:a 0 0 1 {cas}\r\nz\r\n")), "STORED");
+        assert_eq!(away.ask(&format!("cas home:a 0 0 1 {cas}\r\nz\r\n")), "EXISTS");
+        // The home itself asks nobody, and a set is one anywhere.
+        assert_eq!(home.ask("incr home:n 1\r\n"), "43");
+        assert_eq!(away.ask("set home:s 0 0 1\r\n1\r\n"), "STORED");
+        eventually(|| home.ask("mg home:s\r\n") == "HD");
+        assert_eq!((home.stat("home_answered"), home.stat("home_run")), (0, away.stat("home_answered")));
+    }
+}
+
+#[test]
+fn what_cannot_go_home_is_refused_and_the_rest_goes_on() {
+    let mut cluster = Cluster::with_namespaces(2, "log", NAMESPACES);
+    let mut away = cluster.client(1);
+    await_home(&mut away);
+    let large = "x".repeat(70_000);
+    let refused = "SERVER_ERROR value too large for home site of this key";
+    assert_eq!(away.ask(&format!("add home:l 0 0 70000\r\n{large}\r\n")), refused);
+    assert_eq!(away.ask(&format!("set home:l 0 0 70000\r\n{large}\r\n")), "STORED");
+    cluster.set_links(Link::Cut);
+    eventually(|| away.figures().contains("1:home_connected no"));
+    for request in
+        ["incr home:n 1\r\n", "add home:a 0 0 1\r\nx\r\n", "ms home:a 1 ME\r\nx\r\n", "ma home:n N0\r\n"]
+    {
+        assert_eq!(away.ask(request), AWAY, "{request}");
+    }
+    for request in ["set home:a 0 0 1\r\nx\r\n", "add other 0 0 1\r\nx\r\n"] {
+        assert_eq!(away.ask(request), "STORED", "{request}");
+    }
+    cluster.set_links(Link::Open);
+    await_home(&mut away);
+    assert_eq!(away.ask("ma home:n N0 J1 v\r\n"), "VA 1");
+    assert_eq!(away.line(), "1");
+    cluster.kill(0);
+    eventually(|| away.figures().contains("1:home_connected no"));
+    assert_eq!(away.ask("incr home:n 1\r\n"), AWAY);
+    cluster.start_again(0);
+    await_home(&mut away);
+    assert_eq!(away.ask("incr home:n 1\r\n"), "2");
+}
+
+/// A home that says nothing keeps nobody but those who asked it.
+#[test]
+fn others_do_not_wait_for_the_home() {
+    let cluster = Cluster::with_namespaces(2, "memory", NAMESPACES);
+    let (mut away, mut others) = (cluster.client(1), Vec::new());
+    await_home(&mut away);
+    // One of each worker, at least.
+    others.extend((0..8).map(|_| cluster.client(1)));
+    assert_eq!(away.ask("ma home:n N0\r\n"), "HD");
+    cluster.set_link(1, Link::Deaf);
+    away.send("ma home:n N0 v\r\n");
+    for other in &mut others {
+        assert_eq!(other.ask("set key 0 0 1\r\nx\r\n"), "STORED");
+        assert_eq!(other.ask("mg key\r\n"), "HD");
+    }
+    assert_eq!(others[0].stat("home_silent"), 0, "they were served before it was given up");
+    assert_eq!(away.line(), SILENT);
+    cluster.set_link(1, Link::Open);
+    await_home(&mut away);
+    // The home had it.
+    assert_eq!(away.ask("ma home:n N0 v\r\n"), "VA 1");
+    assert_eq!(away.line(), "2");
+}
+
+/// Two sites count at full speed, over links that fail: nothing that was answered is lost, and nothing is counted that
+/// was refused.
+#[test]
+fn no_answered_increment_is_lost() {
+    for engine in ENGINES {
+        let cluster = Cluster::with_namespaces(2, engine, NAMESPACES);
+        let mut home = cluster.client(0);
+        assert_eq!(home.ask("set home:sum 0 0 1\r\n0\r\n"), "STORED");
+        await_home(&mut cluster.client(1));
+        let (is_over, answered, silent) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        let answered_away = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for client in [0, 0, 1, 1, 1, 1] {
+                let (site, mut client) = (client, cluster.client(client));
+                let (is_over, answered, silent, answered_away) =
+                    (&is_over, &answered, &silent, &answered_away);
+                scope.spawn(move || {
+                    while !is_over.load(SeqCst) {
+                        match client.ask("incr home:sum 1\r\n").as_str() {
+                            AWAY => std::thread::sleep(Duration::from_millis(1)),
+                            SILENT => drop(silent.fetch_add(1, SeqCst)),
+                            number => {
+                                assert!(number.parse::<u64>().is_ok(), "{number}");
+                                answered.fetch_add(1, SeqCst);
+                                answered_away.fetch_add(site as u64, SeqCst);
+                            }
+                        }
+                    }
+                });
+            }
+            let mut rng = fastrand::Rng::with_seed(7);
+            for link in [Link::Open, Link::Cut, Link::Open, Link::Slow, Link::Cut, Link::Open] {
+                cluster.set_links(link);
+                std::thread::sleep(Duration::from_millis(rng.u64(200..500)));
+            }
+            let before = answered_away.load(SeqCst);
+            eventually(|| answered_away.load(SeqCst) > before + 20);
+            is_over.store(true, SeqCst);
+        });
+        let sum = |client: &mut Client| {
+            assert!(client.ask("mg home:sum v\r\n").starts_with("VA "));
+            client.line().parse::<u64>().expect("a number")
+        };
+        let (at_home, answered, silent) = (sum(&mut home), answered.load(SeqCst), silent.load(SeqCst));
+        println!("{engine}: {at_home} at the home, {answered} answered, {silent} not");
+        assert!(
+            (answered..=answered + silent).contains(&at_home),
+            "{at_home}: {answered} answered, {silent} not"
+        );
+        assert!(silent <= 16, "at most those under way at each cut: {silent}");
+        eventually(|| sum(&mut cluster.client(1)) == at_home);
+    }
+}
