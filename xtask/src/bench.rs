@@ -10,6 +10,7 @@ use serde_json::Map;
 use rows::{Row, Work};
 use speed::Bench;
 
+mod clients;
 mod embedded;
 mod engine;
 mod goal;
@@ -30,6 +31,7 @@ const HELP: &str = "\
 Compares larderd with memcached and with the floor server (the same epoll, read and write with no cache behind).
 
 usage: cargo xtask bench [options] [ROW...]
+       cargo xtask bench clients [--help]    larder-client beside clients of Java, C and Rust
        cargo xtask bench embedded [--help]   the cache of Rust programs beside others; no server
        cargo xtask bench store [--help]      the durable store beside Redis (AOF) and memcached extstore
        cargo xtask bench replication [--help] what a peer costs, and how far behind it is
@@ -59,20 +61,14 @@ Throughput is given as well; where the server's core is not busy all the time, i
 
 /// Measures and prints. Errors: no such row, a server that does not start, or one that answers wrongly.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    if let Some((first, rest)) = args.split_first()
-        && first == "embedded"
-    {
-        return embedded::run(rest);
-    }
-    if let Some((first, rest)) = args.split_first()
-        && first == "store"
-    {
-        return store::run(rest);
-    }
-    if let Some((first, rest)) = args.split_first()
-        && first == "replication"
-    {
-        return replication::run(rest);
+    if let Some((first, rest)) = args.split_first() {
+        match first.as_str() {
+            "clients" => return clients::run(rest),
+            "embedded" => return embedded::run(rest),
+            "store" => return store::run(rest),
+            "replication" => return replication::run(rest),
+            _ => {}
+        }
     }
     let Some(options) = Options::parse(args)? else { return Ok(()) };
     let reference = options.reference.clone().map_or_else(server::memcached, Ok)?;

@@ -2,7 +2,7 @@
 
 mod capable;
 mod compose;
-mod doors;
+pub(crate) mod doors;
 pub(crate) mod install;
 mod operators;
 mod page;
@@ -187,7 +187,7 @@ impl Tally {
         self.failures.extend(other.failures);
     }
 
-    fn add(&mut self, name: &str, result: Result<String>) {
+    pub(crate) fn add(&mut self, name: &str, result: Result<String>) {
         match result {
             Ok(line) => {
                 println!("  ok    {line}");

@@ -14,7 +14,6 @@ use lexopt::prelude::*;
 
 use crate::cores::Cores;
 use catalog::Experiment;
-pub(crate) use catalog::SPY_WHALIN_OBJECTS;
 
 mod catalog;
 mod memaslap;

@@ -13,7 +13,7 @@ mod experiments;
 mod exposition;
 mod fuzz;
 mod generators;
-mod java_bench;
+mod libmemcached;
 mod misses;
 mod needs;
 mod package;
@@ -59,7 +59,7 @@ fn run(args: &[String]) -> Result<()> {
         "package" => package::run(rest),
         "packaging" => packaging::run(rest),
         "experiments" => experiments::run(rest),
-        "java-bench" => java_bench::run(rest),
+        "libmemcached" => libmemcached::run(rest),
         "misses" => misses::run(rest),
         "generators" => generators::run(rest),
         "floor" => larder_bench::floor::main(rest),
@@ -93,7 +93,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   bench     measure larderd beside memcached and the floor server
   misses    misses beside memcached at equal memory, and the curve against the truth
   experiments  published measurements of memcached, made again (docs/experiments.md)
-  java-bench   spymemcached and the Whalin client as they were compared in 2008
+  libmemcached  programs made for libmemcached, over liblarder_memcached
   generators   what load generators cost, larder bench among them
   floor     the floor server: what a server costs that does no work
   fuzz      make up inputs for the parsers

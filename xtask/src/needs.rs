@@ -28,6 +28,14 @@ const NEEDS: &[Need] = &[
         package: "libcache-memcached-perl",
         probe: Probe::Runs(&["perl", "-MCache::Memcached", "-e", "1"]),
     },
+    // Programs and extensions made for libmemcached, which run over ours as well.
+    Need {
+        package: "libmemcached-libmemcached-perl",
+        probe: Probe::Runs(&["perl", "-MMemcached::libmemcached", "-e", "1"]),
+    },
+    Need { package: "python3-pylibmc", probe: Probe::Runs(&["/usr/bin/python3", "-c", "import pylibmc"]) },
+    Need { package: "python3-pytest", probe: Probe::Runs(&["/usr/bin/python3", "-c", "import pytest"]) },
+    Need { package: "valgrind", probe: Probe::Runs(&["valgrind", "--version"]) },
     // What the documents tell a reader to use.
     Need { package: "netcat-openbsd", probe: Probe::File("/usr/bin/nc") },
     Need { package: "jq", probe: Probe::File("/usr/bin/jq") },

@@ -1,6 +1,7 @@
 //! The engine's tests where reads of memory that is nobody's are seen: under AddressSanitizer, and in Miri. Both need
 //! the nightly toolchain.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use larder_conformance::Result;
@@ -16,6 +17,16 @@ pub(crate) fn address() -> Result<()> {
     test.args(["--lib", "--tests", "--target", &host]);
     test.env("RUSTFLAGS", "-Zsanitizer=address --cfg asan");
     shell::run(test.env("CARGO_TARGET_DIR", shell::root().join("target/asan")))
+}
+
+/// Builds a library that C calls, into a target directory of its own; returns the target that it is built for.
+pub(crate) fn build_with_address(package: &str, target: &Path) -> Result<String> {
+    need(&["--version"], "rustup toolchain install nightly")?;
+    let host = shell::host(Command::new("rustc").env("RUSTUP_TOOLCHAIN", "nightly"))?;
+    let mut build = nightly(&["build", "--quiet", "--package", package, "--lib", "--target", &host]);
+    build.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", target);
+    shell::run(&mut build)?;
+    Ok(host)
 }
 
 /// What Miri runs in five minutes: the tests are shorter there, and their caches small. It sees data races, and

@@ -8,7 +8,9 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
-use crate::{browser, diff, documents, needs, packaging, sanitize, sessions, shell, sites, soak, tidy};
+use crate::{
+    browser, diff, documents, libmemcached, needs, packaging, sanitize, sessions, shell, sites, soak, tidy,
+};
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -125,6 +127,7 @@ impl Steps {
             });
         }
         self.run("values of real clients", values_of_clients);
+        self.run("libmemcached's programs over liblarder_memcached", libmemcached::test);
         self.run("the live page in a browser", || {
             suite::again(ATTEMPTS, browser::test).map(|line| println!("{line}"))
         });
@@ -204,8 +207,8 @@ fn check_comparison() -> Result<()> {
         check.args(["--manifest-path", COMPARISON]).args(more);
         shell::run(check.env("CARGO_TARGET_DIR", shell::target_dir()?.join("comparison")))
     };
-    check(&["fmt"], &["--check"])?;
-    check(&["clippy", "--quiet", "--locked", "--all-targets"], &["--", "-D", "warnings"])
+    check(&["fmt", "--all"], &["--check"])?;
+    check(&["clippy", "--quiet", "--locked", "--workspace", "--all-targets"], &["--", "-D", "warnings"])
 }
 
 /// Runs checks of cargo-deny, which is built first if it is not there: about three minutes of processor time.

@@ -1,7 +1,8 @@
 // Asks as spymemcached and the Whalin client were asked when they were compared in 2008: threads that share one client,
-// 90 % bulk gets of 100 keys, 10 % sets, each waited for.
+// 90 % bulk gets, 10 % sets, each waited for.
 //
-// java -cp 'lib/*' Bench.java spy|whalin HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES SECS THREADS...
+// java -cp 'lib/*' Bench.java spymemcached|whalin HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES KEYS_PER_GET SECS \
+//     THREADS...
 //
 // Stores all objects, warms up, says "ready", and then a line for each number of threads:
 // THREADS OPERATIONS_PER_SEC SET_MILLIS GET_MILLIS CPU_SECS_PER_SEC MISSES
@@ -30,8 +31,6 @@ import net.spy.memcached.MemcachedClient;
 import net.spy.memcached.transcoders.WhalinTranscoder;
 
 public class Bench {
-    static final int KEYS_PER_GET = 100;
-
     // Waits for the answer.
     interface Client {
         void set(String key, String value) throws Exception;
@@ -48,6 +47,7 @@ public class Bench {
     }
 
     static int objects;
+    static int keysPerGet;
     static String[] keys;
     static String[] values;
 
@@ -58,8 +58,9 @@ public class Bench {
         keys = new String[objects];
         Arrays.setAll(keys, number -> String.format("key:%012d", number));
         values = values(Integer.parseInt(args[3]), Integer.parseInt(args[4]));
-        double secs = Double.parseDouble(args[5]);
-        Client client = args[0].equals("spy") ? spymemcached(args[1]) : whalin(args[1].split(","));
+        keysPerGet = Integer.parseInt(args[5]);
+        double secs = Double.parseDouble(args[6]);
+        Client client = args[0].equals("spymemcached") ? spymemcached(args[1]) : whalin(args[1].split(","));
 
         inParallel(8, thread -> {
             for (int number = thread; number < objects; number += 8) {
@@ -69,7 +70,7 @@ public class Bench {
         });
         ask(client, 10, 3); // the virtual machine compiles what is called often
         System.out.println("ready");
-        for (String threads : Arrays.asList(args).subList(6, args.length)) {
+        for (String threads : Arrays.asList(args).subList(7, args.length)) {
             OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
             long cpu = system.getProcessCpuTime();
             long start = System.nanoTime();
@@ -96,10 +97,10 @@ public class Bench {
                     now = then;
                 } else {
                     Set<String> asked = new HashSet<>();
-                    while (asked.size() < KEYS_PER_GET) {
+                    while (asked.size() < keysPerGet) {
                         asked.add(keys[random.nextInt(objects)]);
                     }
-                    int missing = KEYS_PER_GET - client.get(asked);
+                    int missing = keysPerGet - client.get(asked);
                     long then = System.nanoTime();
                     figures = figures.add(new Figures(0, 0, 1, then - now, missing));
                     now = then;

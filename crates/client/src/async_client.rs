@@ -53,42 +53,51 @@
 //! # }
 //! ```
 
+mod attempts;
 mod builder;
 mod bulk;
 mod changes;
 mod connection;
+mod discovery;
 mod driver;
 mod end;
 mod every_server;
+mod get_many;
 mod key;
 mod noreply;
 mod pool;
 mod reads;
 mod recache;
+mod replicas;
 mod reply;
 mod request;
+mod servers;
 mod share;
 mod socket;
+mod topology;
+mod warm_up;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use builder::AsyncBuilder;
 use builder::Settings;
-pub use bulk::{BulkFailure, Found, GetMany};
 pub use changes::StoreOptions;
+pub use discovery::ServerWatch;
+pub use get_many::{BulkFailure, Found, GetMany};
 use key::WireKey;
 pub use noreply::Noreply;
-use pool::Pool;
 pub use recache::{MetaItem, Recache};
-use reply::{Answer, Failure, Reply};
+pub use replicas::{ReadRule, Replication, WriteRule};
+use reply::{Answer, Reply};
 use request::Request;
+use topology::Topology;
 
 use crate::codec::{Protocol, Violation, ViolationKind};
-use crate::ring::Ring;
-use crate::{Address, Error, Server};
+use crate::{Address, Error};
 
 /// A client of any number of servers. All clones share its connections, which are closed with the last of them.
 ///
@@ -107,8 +116,34 @@ pub struct AsyncClient {
 #[derive(Debug)]
 struct Shared {
     settings: Arc<Settings>,
-    ring: Ring,
-    pools: Vec<Pool>,
+    current: RwLock<Entry>,
+}
+
+/// The servers at a moment. While somebody has it, requests over them may be under way.
+#[derive(Clone, Debug)]
+struct Entry {
+    topology: Arc<Topology>,
+    /// Closed with the last entry.
+    stay: Arc<watch::Sender<()>>,
+}
+
+impl Shared {
+    /// For a request, which is made before this is dropped.
+    fn enter(&self) -> Entry {
+        // Nothing under the lock panics.
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For what need not be waited for.
+    fn topology(&self) -> Arc<Topology> {
+        self.enter().topology
+    }
+}
+
+impl Entry {
+    fn new(topology: Topology) -> Self {
+        Self { topology: Arc::new(topology), stay: Arc::new(watch::Sender::new(())) }
+    }
 }
 
 impl AsyncClient {
@@ -128,16 +163,6 @@ impl AsyncClient {
         Self { shared: Arc::clone(&self.shared), timeout }
     }
 
-    /// The servers, in order.
-    pub fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.shared.pools.iter().map(|pool| &pool.server)
-    }
-
-    /// The server of a key. `None`: there is no server.
-    pub fn server_of(&self, key: impl AsRef<[u8]>) -> Option<&Server> {
-        self.shared.ring.server_of(key.as_ref()).map(|index| &self.shared.pools[index].server)
-    }
-
     fn protocol(&self) -> Protocol {
         self.shared.settings.protocol
     }
@@ -152,62 +177,28 @@ impl AsyncClient {
         WireKey::new(key, self.protocol())
     }
 
-    /// The pool of a key's server.
-    fn pool_of(&self, key: &[u8]) -> Result<&Pool, Error> {
-        self.shared.ring.server_of(key).map(|index| &self.shared.pools[index]).ok_or(Error::NoServers)
-    }
-
     /// Asks the server of a key. A refusal is an error.
     async fn ask(&self, key: &[u8], request: Request) -> Result<Reply, Error> {
-        self.ask_until(self.deadline(), self.pool_of(key)?, request, false).await
+        self.ask_until(self.deadline(), key, request, false).await
     }
 
     async fn ask_until(
         &self,
         deadline: Instant,
-        pool: &Pool,
+        key: &[u8],
         request: Request,
         is_quiet: bool,
     ) -> Result<Reply, Error> {
-        let is_read = request.is_read();
+        let entry = self.shared.enter();
+        if let Some(replication) = self.shared.settings.replication {
+            let asked = entry.topology.ask_replicas(replication, key, request, is_quiet, deadline);
+            return Box::pin(asked).await;
+        }
         let request = Arc::new(request);
-        let mut attempts = Attempts::new(self.shared.settings.retries, is_read);
-        loop {
-            match pool.ask(&request, is_quiet, None, deadline).await {
-                Ok(Reply { answer: Answer::Refused(kind, text), .. }) => {
-                    return Err(Error::Refused { kind, text });
-                }
-                Ok(reply) => return Ok(reply),
-                Err(failure) => attempts.again(failure)?,
-            }
+        if entry.topology.warm_up.is_none() {
+            return entry.topology.ask(key, &request, is_quiet, deadline).await;
         }
-    }
-}
-
-/// How often a request may still be sent again.
-struct Attempts {
-    left: u32,
-    is_read: bool,
-}
-
-impl Attempts {
-    fn new(retries: u32, is_read: bool) -> Self {
-        Self { left: retries, is_read }
-    }
-
-    /// What to tell of a failure; `Ok`: the request may be sent again.
-    fn again(&mut self, failure: Failure) -> Result<(), Error> {
-        let Failure { error, was_sent } = failure;
-        if was_sent && !self.is_read {
-            return Err(Error::Unknown(Box::new(error)));
-        }
-        let may_pass =
-            matches!(error, Error::Closed | Error::Io(_) | Error::Violation(_) | Error::Interrupted(_));
-        if !may_pass || self.left == 0 {
-            return Err(error);
-        }
-        self.left -= 1;
-        Ok(())
+        Box::pin(entry.topology.ask_and_warm(key, &request, is_quiet, &entry.stay, deadline)).await
     }
 }
 

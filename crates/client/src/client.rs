@@ -3,6 +3,7 @@
 mod builder;
 mod connection;
 mod multi;
+mod routing;
 mod statistics;
 
 pub use builder::Builder;
@@ -16,7 +17,7 @@ use crate::codec::{
     Arith, Delete, Event, Get, Mode, Outcome, Pipeline, Protocol, Store, Touch, Value, Violation,
     ViolationKind,
 };
-use crate::ring::Ring;
+use crate::policy::Router;
 use crate::{Address, Error, Server};
 use builder::Settings;
 
@@ -26,12 +27,12 @@ use builder::Settings;
 /// timeout, a malformed reply, an error that the server may have sent before it had read the whole request. So no late
 /// reply is taken for that of another request.
 ///
-/// A request is sent once. If it fails without a reply, it is not known whether a change was made; the caller decides
-/// what to repeat.
+/// A request is sent once, except as [`FailurePolicy::Failover`](crate::FailurePolicy::Failover) says. If it fails
+/// without a reply, it is not known whether a change was made; the caller decides what to repeat.
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
-    ring: Ring,
+    router: Router,
     nodes: Vec<Node>,
 }
 
@@ -90,9 +91,9 @@ impl Client {
         self.nodes.iter().map(|node| &node.server)
     }
 
-    /// The server of a key. `None`: there is no server.
+    /// The server of a key, if all are up. `None`: there is no server.
     pub fn server_of(&self, key: impl AsRef<[u8]>) -> Option<&Server> {
-        self.ring.server_of(key.as_ref()).map(|node| &self.nodes[node].server)
+        self.router.locator().server_of(key.as_ref()).map(|node| &self.nodes[node].server)
     }
 
     /// The value of a key.
@@ -123,9 +124,9 @@ impl Client {
         // So that the reply contains its key, which is then compared.
         let get = Get { meta_flags: b"k", ..*get };
         let mut item = None;
-        let node = self.node_of(key)?;
-        self.ask(
-            node,
+        let asked = self.ask_server_of(
+            key,
+            get.exptime.is_none(),
             |pipeline, output| pipeline.get(output, &get, key, ()),
             |event| match event {
                 Event::Done((), Outcome::Error(error)) => Err(error.into()),
@@ -135,8 +136,11 @@ impl Client {
                 }
                 _ => Ok(()),
             },
-        )?;
-        Ok(item)
+        );
+        match asked {
+            Err(error) if get.exptime.is_none() && self.hides(&error) => Ok(None),
+            asked => asked.map(|()| item),
+        }
     }
 
     /// Stores a value unconditionally.
@@ -359,12 +363,11 @@ impl Client {
     fn change<R>(
         &mut self,
         key: &[u8],
-        request: impl FnOnce(&mut Pipeline<()>, &mut Vec<u8>),
+        request: impl Fn(&mut Pipeline<()>, &mut Vec<u8>),
         read: impl Fn(&Outcome<'_>) -> Option<R>,
     ) -> Result<R, Error> {
-        let node = self.node_of(key)?;
         let mut result = None;
-        self.ask(node, request, |event| match event {
+        self.ask_server_of(key, false, request, |event| match event {
             Event::Done((), Outcome::Error(error)) => Err(error.into()),
             Event::Done((), outcome) => {
                 result = read(&outcome);
@@ -383,14 +386,17 @@ impl Client {
         request: impl FnOnce(&mut Pipeline<()>, &mut Vec<u8>),
         mut take: impl FnMut(Event<'_, ()>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut connection = self.connection(node)?;
-        connection.send(request)?;
         let mut told = Ok(());
-        connection.receive(|event| {
-            if let Err(error) = take(event) {
-                told = Err(error);
-            }
-        })?;
+        let asked = self.connection(node).and_then(|mut connection| {
+            connection.send(request)?;
+            connection.receive(|event| {
+                if let Err(error) = take(event) {
+                    told = Err(error);
+                }
+            })?;
+            Ok(connection)
+        });
+        let connection = self.noted(node, asked)?;
         if !told.as_ref().is_err_and(is_doubtful) {
             self.nodes[node].idle = Some(connection);
         }
@@ -408,14 +414,10 @@ impl Client {
         Connection::open(&node.server.address, &self.settings)
     }
 
-    /// The server of a key, which is checked first.
-    fn node_of(&self, key: &[u8]) -> Result<usize, Error> {
+    fn check(&self, key: &[u8]) -> Result<(), Error> {
         let is_text = self.settings.protocol != Protocol::Binary;
         let is_valid = if is_text { is_word(key) } else { (1..=KEY_BYTES_MAX).contains(&key.len()) };
-        if !is_valid {
-            return Err(Error::InvalidKey);
-        }
-        self.ring.server_of(key).ok_or(Error::NoServers)
+        if is_valid { Ok(()) } else { Err(Error::InvalidKey) }
     }
 }
 

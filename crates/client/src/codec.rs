@@ -265,6 +265,13 @@ impl<T> Pipeline<T> {
         }
     }
 
+    /// Sets how much the server logs, by a line of the text dialect. Reply: [`Outcome::Ok`].
+    pub fn verbosity(&mut self, output: &mut Vec<u8>, level: u32, tag: T) {
+        debug_assert!(self.protocol != Protocol::Binary, "servers have no such request");
+        text::verbosity(output, level);
+        self.due.push(Due::new(Kind::Flush, Some(tag)));
+    }
+
     /// Requests the version. Reply: [`Outcome::Version`].
     pub fn version(&mut self, output: &mut Vec<u8>, tag: T) {
         let mut sent = Sent::default();

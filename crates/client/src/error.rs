@@ -2,6 +2,7 @@
 
 use std::{error, fmt, io};
 
+use crate::Address;
 use crate::codec::{ErrorKind, ErrorReply, Violation};
 
 /// Why a request has no reply. After [`Error::Connect`], [`Error::Io`], [`Error::Timeout`], [`Error::Closed`] and
@@ -43,6 +44,10 @@ pub enum Error {
     InvalidKey,
     /// There is no server.
     NoServers,
+    /// The server of the key is [ejected](crate::policy), and the policy has no other one: nothing was sent.
+    Ejected(Address),
+    /// `AsyncClient`: the list of servers could not be looked up, for this reason.
+    Discovery(String),
 }
 
 /// Why a connection was closed that has served other requests as well.
@@ -111,6 +116,8 @@ impl fmt::Display for Error {
                 f.write_str("a key must have 1 to 250 bytes, and neither spaces nor control characters")
             }
             Self::NoServers => f.write_str("there is no server"),
+            Self::Discovery(reason) => f.write_str(reason),
+            Self::Ejected(address) => write!(f, "{address} has failed, and is not asked for a while"),
         }
     }
 }

@@ -23,8 +23,9 @@
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
+//! | [`discovery`] | where lists of servers come from |
 //! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
-//! | [`ring`] | the placement that clients of this crate use |
+//! | [`policy`] | where requests go while servers are away; no I/O |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
 //! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
@@ -39,10 +40,11 @@ pub mod address;
 pub mod async_client;
 pub mod client;
 pub mod codec;
+pub mod discovery;
 pub mod error;
 pub mod login;
 pub mod placement;
-pub mod ring;
+pub mod policy;
 pub mod server;
 pub mod stream;
 pub mod ttl;
@@ -56,6 +58,7 @@ pub use codec::{Pipeline, Protocol};
 pub use error::Error;
 pub use login::Login;
 pub use placement::{Distribution, Placement};
+pub use policy::FailurePolicy;
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
 pub use ttl::Ttl;

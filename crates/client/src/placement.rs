@@ -41,6 +41,7 @@
 //! | twemproxy | `ketama`, `modula` | [`Placement::twemproxy`]`(D::KetamaWeighted` or `D::ModulaWeighted, hash)` |
 //! | | `hash_tag`, names of servers | `.hash_tag(…)`, `.names(Names::Given(…))` |
 //! | | `auto_eject_hosts` | [`Locator::without`] |
+//! | clients that try another server | | [`Placement::rehash`], [`Locator::failover`] |
 //! | spymemcached | none | [`Placement::spymemcached`]`(D::Modula, H::JavaString)` |
 //! | | `KETAMA_HASH`, `KetamaConnectionFactory` | `spymemcached(D::SpymemcachedKetama, H::Md5)` |
 //! | | with weights | `spymemcached(D::SpymemcachedKetamaWeighted, H::Md5)` |
@@ -76,6 +77,7 @@ mod locator;
 mod names;
 mod node;
 mod order;
+mod rehash;
 mod rendezvous;
 
 use std::borrow::Cow;
@@ -83,11 +85,12 @@ use std::sync::Arc;
 
 pub use chars::Chars;
 pub use distribution::Distribution;
-pub use hash::KeyHash;
+pub use hash::{KeyHash, md5_sum};
 pub use jump::jump_hash;
 pub use locator::Locator;
 pub use names::Names;
 use order::Order;
+pub use rehash::Rehash;
 
 /// How keys are placed. [The table](self) says which one another client has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +103,7 @@ pub struct Placement {
     prefix: Vec<u8>,
     hash_tag: Option<(u8, u8)>,
     buckets: Arc<[u32]>,
+    rehash: Rehash,
 }
 
 impl Default for Placement {
@@ -121,6 +125,7 @@ impl From<Distribution> for Placement {
             prefix: Vec::new(),
             hash_tag: None,
             buckets: Arc::default(),
+            rehash: Rehash::of(distribution),
         }
     }
 }
@@ -187,6 +192,12 @@ impl Placement {
         Self { buckets: positions.into(), ..self }
     }
 
+    /// Sets where a key goes whose server is away, with [`FailurePolicy::Failover`](crate::FailurePolicy::Failover).
+    #[must_use]
+    pub fn rehash(self, rehash: Rehash) -> Self {
+        Self { rehash, ..self }
+    }
+
     /// What is hashed of a key, or nothing, whose hash is 0.
     fn hashed<'k>(&self, key: &'k [u8]) -> Option<Cow<'k, [u8]>> {
         let key = self.hash_tag.and_then(|(open, close)| tagged(key, open, close)).unwrap_or(key);
@@ -198,7 +209,18 @@ impl Placement {
     }
 
     fn hash_of(&self, key: &[u8]) -> u64 {
-        let hash = self.hashed(key).map_or(0, |hashed| self.hash.of(&hashed, self.chars));
+        match self.hashed(key) {
+            Some(hashed) => self.hash_of_text(&hashed),
+            None => self.folded(0),
+        }
+    }
+
+    /// The hash of this, without prefix and tag.
+    fn hash_of_text(&self, text: &[u8]) -> u64 {
+        self.folded(self.hash.of(text, self.chars))
+    }
+
+    fn folded(&self, hash: u64) -> u64 {
         if self.distribution == Distribution::PhpMemcacheStandard {
             ((hash >> 16) & 0x7FFF).max(1)
         } else {

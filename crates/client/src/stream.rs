@@ -1,5 +1,6 @@
 //! A connection to a server: TCP, TLS over TCP, or a unix socket.
 
+mod quiet;
 mod tls;
 
 use std::io::{self, IoSlice, Read, Write};
@@ -8,6 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+pub use quiet::QuietSocket;
+use quiet::send_quietly;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustls::{ClientConnection, StreamOwned};
@@ -26,7 +29,7 @@ pub enum Stream {
     /// A unix socket.
     Unix(UnixStream),
     /// TLS over TCP.
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Tls(Box<StreamOwned<ClientConnection, QuietSocket>>),
 }
 
 impl Stream {
@@ -41,7 +44,7 @@ impl Stream {
             (Address::Inet { host, port }, None) => Ok(Self::Tcp(connect(host, *port, timeout)?)),
             (Address::Inet { host, port }, Some(tls)) => {
                 let mut session = tls.session(host)?;
-                let mut socket = connect(host, *port, timeout)?;
+                let mut socket = QuietSocket(connect(host, *port, timeout)?);
                 socket.set_read_timeout(timeout)?;
                 socket.set_write_timeout(timeout)?;
                 while session.is_handshaking() {
@@ -150,7 +153,7 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.write(bytes),
-            Self::Unix(socket) => socket.write(bytes),
+            Self::Unix(socket) => send_quietly(socket, bytes),
             Self::Tls(tls) => tls.write(bytes),
         }
     }
@@ -177,7 +180,7 @@ impl AsFd for Stream {
         match self {
             Self::Tcp(socket) => socket.as_fd(),
             Self::Unix(socket) => socket.as_fd(),
-            Self::Tls(tls) => tls.sock.as_fd(),
+            Self::Tls(tls) => tls.sock.0.as_fd(),
         }
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
         println!("{HELP}");
         return Ok(());
     };
-    let program = build()?;
+    let program = build("larder-comparison")?;
     println!(
         "| workload | memory, MiB | cache | capacity, MiB | hits | ns a request | ns a get | two threads |"
     );
@@ -67,15 +67,15 @@ pub(super) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program of the folder `comparison`, which is no member of the workspace.
-fn build() -> Result<PathBuf> {
+/// Builds a program of the folder `comparison`, which is no member of the workspace.
+pub(super) fn build(package: &str) -> Result<PathBuf> {
     let target = shell::target_dir()?.join("comparison");
     let mut build = shell::cargo(&["build", "--quiet", "--release", "--locked", "--manifest-path"]);
-    build.arg(shell::root().join("comparison/Cargo.toml"));
+    build.arg(shell::root().join("comparison/Cargo.toml")).args(["--package", package]);
     // The profile is the comparison's own.
     build.env_remove("CARGO_PROFILE_RELEASE_LTO").env_remove("CARGO_PROFILE_RELEASE_CODEGEN_UNITS");
     shell::run(build.env("CARGO_TARGET_DIR", &target))?;
-    Ok(target.join("release/larder-comparison"))
+    Ok(target.join("release").join(package))
 }
 
 fn compare(options: &Options, program: &Path, workload: &Workload) -> Result<()> {

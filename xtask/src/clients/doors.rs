@@ -13,7 +13,7 @@ use larder_conformance::server::{self, Server};
 use crate::shell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+pub(crate) enum Door {
     /// TCP, either protocol.
     Plain,
     /// A login with SASL, and so the binary protocol (`-S`).
@@ -31,12 +31,12 @@ pub(super) enum Door {
 }
 
 /// Passwords and certificates for one run, in a folder that a server can read after it dropped its rights.
-pub(super) struct Doors {
+pub(crate) struct Doors {
     folder: Folder,
 }
 
 impl Doors {
-    pub(super) fn make() -> Result<Self> {
+    pub(crate) fn make() -> Result<Self> {
         let doors = Self { folder: Folder::create() };
         doors.make_passwords()?;
         doors.make_certificates()?;
@@ -47,7 +47,7 @@ impl Doors {
     }
 
     /// Starts a server that has this door.
-    pub(super) fn start(&self, program: &Path, door: Door) -> Result<Server> {
+    pub(crate) fn start(&self, program: &Path, door: Door) -> Result<Server> {
         let mut command = server::command(program);
         match door {
             Door::Plain => {}
@@ -79,12 +79,12 @@ impl Doors {
     }
 
     /// The certificate of the authority that vouches for servers with TLS.
-    pub(super) fn authority(&self) -> PathBuf {
+    pub(crate) fn authority(&self) -> PathBuf {
         self.folder.file(AUTHORITY)
     }
 
     /// What a client is told after host and port.
-    pub(super) fn words(&self, door: Door) -> Vec<OsString> {
+    pub(crate) fn words(&self, door: Door) -> Vec<OsString> {
         match door {
             Door::Plain | Door::Udp | Door::Http => Vec::new(),
             Door::Nginx => vec!["nginx".into()],

@@ -79,6 +79,10 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo run --release  ", "larderd, as cargo starts it, is run wherever options follow"),
     ("cargo xtask", "here only its chores and options are compared with their usage"),
     ("export PATH=$PWD/target/release", "nothing is built in the system"),
+    ("install -D -m 755 target/c-library", "nothing is built in the system"),
+    ("ln -s libmemcached.so.11", "nothing is built in the system"),
+    ("LD_LIBRARY_PATH=/opt/larder/lib", "nothing is built in the system"),
+    ("cc -I crates/memcached-c/include", "cargo test -p larder-memcached-c compiles with these headers"),
     (
         "docker ",
         "needs registries; cargo xtask packaging lints the Dockerfiles, cargo xtask clients compose runs the rest",

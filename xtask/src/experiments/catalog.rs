@@ -96,7 +96,7 @@ fn spy_whalin() -> Result<Experiment> {
 }
 
 /// A tenth of what was published: Java clients need long to store them.
-pub(crate) const SPY_WHALIN_OBJECTS: u64 = 100_000;
+const SPY_WHALIN_OBJECTS: u64 = 100_000;
 
 fn noreply() -> Result<Experiment> {
     Ok(Experiment {

@@ -1,12 +1,13 @@
 //! Settings of a client.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use super::pool::Pool;
-use super::{AsyncClient, Shared};
+use super::replicas::Replication;
+use super::topology::Topology;
+use super::{AsyncClient, Entry, Shared};
 use crate::codec::Protocol;
-use crate::ring::Ring;
+use crate::policy::{CircuitBreaker, FailurePolicy, Router};
 use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 
 /// Builds an [`AsyncClient`].
@@ -14,6 +15,8 @@ use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 pub struct AsyncBuilder {
     servers: Vec<Server>,
     placement: Placement,
+    policy: FailurePolicy,
+    breaker: Option<CircuitBreaker>,
     settings: Settings,
 }
 
@@ -27,6 +30,8 @@ pub(super) struct Settings {
     pub connections_max: usize,
     pub limits: Limits,
     pub value_bytes_max: usize,
+    pub warm_up: Option<Duration>,
+    pub replication: Option<Replication>,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
 }
@@ -50,6 +55,8 @@ impl Default for Settings {
             connections_max: 2,
             limits: Limits { requests: 1024, buffered_bytes: 16 << 20 },
             value_bytes_max: 64 << 20,
+            warm_up: None,
+            replication: None,
             tls: None,
             login: None,
         }
@@ -81,6 +88,49 @@ impl AsyncBuilder {
     #[must_use]
     pub fn placement(mut self, placement: impl Into<Placement>) -> Self {
         self.placement = placement.into();
+        self
+    }
+
+    /// Sets what becomes of requests while their server is away. Default: [`FailurePolicy::Error`]. With any other a
+    /// server that fails is ejected for a while, as [`AsyncBuilder::circuit_breaker`] says.
+    #[must_use]
+    pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets when a server is ejected, and for how long, so that one that is away does not cost each request its time.
+    /// Default: [`CircuitBreaker::default`] with a [failure policy](AsyncBuilder::failure_policy), and none without.
+    /// The probe is the request `version`, aside from other requests. Futures that are dropped before their time tell
+    /// nothing of a server: rather set [`AsyncBuilder::timeout`].
+    #[must_use]
+    pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
+    /// For so long after [`AsyncClient::set_servers`] values are looked for at the old places of keys as well, so that
+    /// new servers do not begin with misses. Only in the meta protocol. Default: not at all.
+    ///
+    /// A get that finds nothing at the new place of a key moves the value from the old one, with its flags and the rest
+    /// of its time to live. A change deletes at the old place first. An old server is asked no more after the first
+    /// request to it has failed. So no old value is ever read by this client.
+    ///
+    /// Other processes should get the new list at about the same time. Those that have it already are safe from each
+    /// other, but for a moment: a value that one moves while another deletes it can be read until the first has looked
+    /// at the old place once more, and an `add` whose reply is lost may come after a later delete.
+    #[must_use]
+    pub fn warm_up(mut self, time: Duration) -> Self {
+        self.settings.warm_up = Some(time).filter(|time| !time.is_zero());
+        self
+    }
+
+    /// Keeps copies of each item on several servers. Default: one. In place of
+    /// [`FailurePolicy::Eject`] and [`FailurePolicy::Failover`]: places of keys stay what they are, and those that are
+    /// [ejected](AsyncBuilder::circuit_breaker) are left out. There is no warm-up with it.
+    #[must_use]
+    pub fn replication(mut self, replication: Replication) -> Self {
+        self.settings.replication = Some(replication);
         self
     }
 
@@ -166,12 +216,13 @@ impl AsyncBuilder {
 
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> AsyncClient {
-        let ring = Ring::new(&self.servers, self.placement);
+        let has_policy = self.policy != FailurePolicy::Error;
+        let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
+        let router = Router::new(&self.servers, self.placement, self.policy, breaker);
         let settings = Arc::new(self.settings);
-        let pool = |server| Pool::new(server, Arc::clone(&settings));
-        let pools = self.servers.into_iter().map(pool).collect();
         let timeout = settings.timeout;
-        AsyncClient { shared: Arc::new(Shared { settings, ring, pools }), timeout }
+        let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
+        AsyncClient { shared: Arc::new(Shared { settings, current }), timeout }
     }
 }
 

@@ -16,6 +16,7 @@ impl AsyncClient {
     pub async fn flush_all(&self, delay: Duration) -> ByServer<()> {
         let delay_secs = secs_rounded_up(delay);
         let is_ok = |reply: Reply| if let Answer::Ok = reply.answer { Ok(()) } else { Err(impossible()) };
+        self.end_warm_up().await;
         self.ask_every_server(|| Ok(Request::FlushAll { delay_secs }), is_ok).await
     }
 
@@ -33,6 +34,7 @@ impl AsyncClient {
             }
             Ok(Request::FlushPrefix { prefix: prefix.to_owned(), delay_secs })
         };
+        self.end_warm_up().await;
         let is_flushed = |reply: Reply| match reply.answer {
             Answer::Ok => Ok(true),
             Answer::NotFound => Ok(false),
@@ -62,16 +64,23 @@ impl AsyncClient {
         self.ask_every_server(request, |reply| Ok(reply.stats)).await
     }
 
+    /// What is flushed does not come back from an old place.
+    async fn end_warm_up(&self) {
+        if let Some(warm_up) = &self.shared.topology().warm_up {
+            warm_up.end(self.deadline()).await;
+        }
+    }
+
     async fn ask_every_server<R>(
         &self,
         request: impl Fn() -> Result<Request, Error>,
         read: impl Fn(Reply) -> Result<R, Error>,
     ) -> ByServer<R> {
         let deadline = self.deadline();
-        let ask = async |pool| self.ask_until(deadline, pool, request()?, false).await.and_then(&read);
-        let pools = &self.shared.pools;
-        let results = join_all(pools.iter().map(ask)).await;
-        pools.iter().map(|pool| pool.server.address.clone()).zip(results).collect()
+        let topology = &self.shared.topology();
+        let ask = async |server| topology.ask_directly(server, request()?, deadline).await.and_then(&read);
+        let results = join_all((0..topology.pools.len()).map(ask)).await;
+        topology.pools.iter().map(|pool| pool.address.clone()).zip(results).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Keys, as a protocol can write them.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use larder_protocol::KEY_BYTES_MAX;
@@ -29,6 +31,15 @@ impl WireKey {
             return Ok(Self { bytes: STANDARD.encode(key).into_bytes().into(), is_base64: true });
         }
         Err(Error::InvalidKey)
+    }
+
+    /// The key itself.
+    pub(super) fn original(&self) -> Cow<'_, [u8]> {
+        if !self.is_base64 {
+            return Cow::Borrowed(&self.bytes);
+        }
+        // It was made of one, so it can be read.
+        Cow::Owned(STANDARD.decode(&self.bytes).unwrap_or_default())
     }
 
     /// The flag that says how it is written.

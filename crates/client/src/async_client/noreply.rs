@@ -1,8 +1,8 @@
 //! Changes without a reply.
 
+use super::AsyncClient;
 use super::changes::StoreOptions;
 use super::request::Request;
-use super::{AsyncClient, Pool};
 use crate::codec::Protocol;
 use crate::{Error, Ttl};
 
@@ -97,7 +97,6 @@ impl Noreply<'_> {
     }
 
     async fn send(&self, key: &[u8], request: Request) -> Result<(), Error> {
-        let pool: &Pool = self.0.pool_of(key)?;
-        self.0.ask_until(self.0.deadline(), pool, request, true).await.map(|_| ())
+        self.0.ask_until(self.0.deadline(), key, request, true).await.map(|_| ())
     }
 }

@@ -12,19 +12,19 @@ use super::reply::{Failure, Reply};
 use super::request::Request;
 use super::share::Delivery;
 use crate::error::Interruption;
-use crate::{Error, Server};
+use crate::{Address, Error};
 
 /// A server, and its connections.
 #[derive(Debug)]
 pub(super) struct Pool {
-    pub server: Server,
+    pub address: Address,
     settings: Arc<Settings>,
     connections: Mutex<Vec<Arc<Connection>>>,
 }
 
 impl Pool {
-    pub(super) fn new(server: Server, settings: Arc<Settings>) -> Self {
-        Self { server, settings, connections: Mutex::default() }
+    pub(super) fn new(address: Address, settings: Arc<Settings>) -> Self {
+        Self { address, settings, connections: Mutex::default() }
     }
 
     /// Sends a request on one of the connections, once, and waits for the reply.
@@ -55,7 +55,7 @@ impl Pool {
         }
         let connection = Arc::new(Connection::new(self.settings.limits));
         connections.push(Arc::clone(&connection));
-        let address = self.server.address.clone();
+        let address = self.address.clone();
         tokio::spawn(drive(Arc::clone(&connection), address, Arc::clone(&self.settings)));
         connection
     }

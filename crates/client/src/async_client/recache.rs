@@ -104,7 +104,7 @@ impl AsyncClient {
 }
 
 impl MetaItem {
-    fn new(item: Item, flags: &[u8]) -> Self {
+    pub(super) fn new(item: Item, flags: &[u8]) -> Self {
         let mut this = Self { item, is_stale: false, has_won: false, is_taken: false, ttl: None };
         for flag in flags.split(|byte| *byte == b' ') {
             match flag {

@@ -17,6 +17,13 @@ pub(super) struct Reply {
     pub stats: Vec<(String, String)>,
 }
 
+impl Reply {
+    /// A get that has found nothing.
+    pub(super) fn miss() -> Self {
+        Self { answer: Answer::Found, found: None, stats: Vec::new() }
+    }
+}
+
 /// [`Outcome`], owned.
 #[derive(Debug)]
 pub(super) enum Answer {

@@ -44,11 +44,76 @@ impl Request {
     /// True if it changes nothing, so that it may be sent again.
     pub(super) fn is_read(&self) -> bool {
         match self {
-            Self::Get { exptime, recache, .. } => exptime.is_none() && recache.is_none(),
+            Self::Get { exptime, recache, .. } => {
+                exptime.is_none() && recache.is_none_or(|recache| recache.is_read())
+            }
             Self::MultiGet { .. } | Self::Version => true,
             // `reset` and `detail on` are changes.
             Self::Stats { group } => group != "reset" && !group.starts_with("detail"),
             _ => false,
+        }
+    }
+
+    /// True if it can find nothing, and does no more.
+    pub(super) fn is_plain_get(&self) -> bool {
+        matches!(self, Self::Get { .. }) && self.is_read()
+    }
+
+    pub(super) fn is_delete(&self) -> bool {
+        matches!(self, Self::Delete { .. })
+    }
+
+    /// True if what it does depends on the item that is there.
+    pub(super) fn needs_item(&self) -> bool {
+        match self {
+            Self::Store { mode, compare, .. } => *mode != Mode::Set || compare.is_some(),
+            Self::Delete { compare, invalidate, .. } => compare.is_some() || invalidate.is_some(),
+            _ => true,
+        }
+    }
+
+    /// True if it has the same result wherever it is made.
+    pub(super) fn goes_everywhere(&self) -> bool {
+        match self {
+            Self::Store { mode, compare, .. } => *mode == Mode::Set && compare.is_none(),
+            Self::Delete { compare, .. } => compare.is_none(),
+            Self::Touch { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// True if it may make another value of the item that is there.
+    pub(super) fn changes_value(&self) -> bool {
+        matches!(self, Self::Store { .. } | Self::Delete { .. } | Self::Arith { .. })
+    }
+
+    /// A get that tells CAS value and time to live as well.
+    pub(super) fn with_ttl(self) -> Self {
+        match self {
+            Self::Get { key, exptime, .. } => {
+                Self::Get { key, with_cas: true, exptime, recache: Some(Recache::TTL_ONLY) }
+            }
+            other => other,
+        }
+    }
+
+    /// A get that tells the CAS value as well.
+    pub(super) fn with_cas(self) -> Self {
+        match self {
+            Self::Get { key, exptime, recache, .. } => Self::Get { key, with_cas: true, exptime, recache },
+            other => other,
+        }
+    }
+
+    /// The key, if it has just one.
+    pub(super) fn key(&self) -> Option<&WireKey> {
+        match self {
+            Self::Get { key, .. }
+            | Self::Store { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Arith { key, .. }
+            | Self::Touch { key, .. } => Some(key),
+            _ => None,
         }
     }
 
@@ -135,6 +200,13 @@ impl Request {
 }
 
 impl Recache {
+    /// Only asks how long the item lives.
+    pub(super) const TTL_ONLY: Self = Self { vivify: None, below_secs: None };
+
+    fn is_read(self) -> bool {
+        self.vivify.is_none() && self.below_secs.is_none()
+    }
+
     /// With what the caller wants to know of the item, too: its time to live.
     fn write(self, flags: &mut Vec<u8>) {
         word(flags, "t");

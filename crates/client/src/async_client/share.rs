@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc;
 
-use super::bulk::Arrival;
 use super::connection::Credit;
+use super::get_many::Arrival;
 use super::key::WireKey;
 use crate::client::Item;
 
@@ -46,9 +46,9 @@ impl Share {
         (0..self.keys.len()).filter(is_open).collect()
     }
 
-    /// Gives up all others, and returns their positions among all keys.
-    pub(super) fn fail(&self) -> Vec<usize> {
-        self.keys.iter().filter(|key| key.settle()).map(|key| key.place).collect()
+    /// Gives up all others, and returns them with their positions among all keys.
+    pub(super) fn give_up(&self) -> Vec<(&WireKey, usize)> {
+        self.keys.iter().filter(|key| key.settle()).map(|key| (&key.key, key.place)).collect()
     }
 
     /// The key at this position.
@@ -79,7 +79,7 @@ impl Delivery {
         let Some(&position) = self.positions.get(index as usize) else { return };
         let Some(key) = self.share.keys.get(position) else { return };
         if key.settle() {
-            let _ = self.arrivals.send(Arrival::Value(key.place, item, credit));
+            let _ = self.arrivals.send(Arrival::Value(key.place, item, Some(credit)));
         }
     }
 }

@@ -56,9 +56,8 @@ impl Socket {
         }
     }
 
-    async fn log_in(&mut self, login: &Login, protocol: Protocol) -> Result<(), End> {
-        let (mut pipeline, output) = login.request(protocol);
-        let mut unsent = &output[..];
+    /// Sends all of it.
+    pub(super) async fn send(&mut self, mut unsent: &[u8]) -> Result<(), End> {
         while !unsent.is_empty() {
             let sent = poll_fn(|cx| Pin::new(&mut *self).poll_write(cx, unsent)).await.map_err(End::of_io)?;
             if sent == 0 {
@@ -66,16 +65,27 @@ impl Socket {
             }
             unsent = &unsent[sent..];
         }
-        poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await.map_err(End::of_io)?;
-        let mut input = Vec::new();
+        poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await.map_err(End::of_io)
+    }
+
+    /// Appends what comes next: up to 512 bytes.
+    pub(super) async fn receive(&mut self, input: &mut Vec<u8>) -> Result<(), End> {
         let mut part = [0; 512];
+        let mut buffer = ReadBuf::new(&mut part);
+        poll_fn(|cx| Pin::new(&mut *self).poll_read(cx, &mut buffer)).await.map_err(End::of_io)?;
+        if buffer.filled().is_empty() {
+            return Err(End::Closed);
+        }
+        input.extend_from_slice(buffer.filled());
+        Ok(())
+    }
+
+    async fn log_in(&mut self, login: &Login, protocol: Protocol) -> Result<(), End> {
+        let (mut pipeline, output) = login.request(protocol);
+        self.send(&output).await?;
+        let mut input = Vec::new();
         loop {
-            let mut buffer = ReadBuf::new(&mut part);
-            poll_fn(|cx| Pin::new(&mut *self).poll_read(cx, &mut buffer)).await.map_err(End::of_io)?;
-            if buffer.filled().is_empty() {
-                return Err(End::Closed);
-            }
-            input.extend_from_slice(buffer.filled());
+            self.receive(&mut input).await?;
             let mut rest = &input[..];
             let is_answered = login::is_answered(&mut pipeline, &mut rest);
             let unasked = |found| End::Violation(Violation::new(ViolationKind::Unasked, found));

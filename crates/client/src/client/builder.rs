@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Client, Node};
 use crate::codec::Protocol;
-use crate::ring::Ring;
+use crate::policy::{CircuitBreaker, FailurePolicy, Router};
 use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 
 /// Builds a [`Client`].
@@ -12,6 +12,8 @@ use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 pub struct Builder {
     servers: Vec<Server>,
     placement: Placement,
+    policy: FailurePolicy,
+    breaker: Option<CircuitBreaker>,
     settings: Settings,
 }
 
@@ -65,6 +67,24 @@ impl Builder {
         self
     }
 
+    /// Sets what becomes of requests while their server is away. Default: [`FailurePolicy::Error`]. With any other a
+    /// server that fails is ejected for a while, as [`Builder::circuit_breaker`] says. Each server that is tried has
+    /// the whole time of [`Builder::timeout`].
+    #[must_use]
+    pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets when a server is ejected, and for how long, so that one that is away does not cost each request its time.
+    /// Default: [`CircuitBreaker::default`] with a [failure policy](Builder::failure_policy), and none without. The
+    /// probe is the request `version`, before the request during which it is due.
+    #[must_use]
+    pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
     /// Sets the protocol. Default: [`Protocol::Text`].
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
@@ -104,8 +124,10 @@ impl Builder {
 
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> Client {
+        let has_policy = self.policy != FailurePolicy::Error;
+        let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
         Client {
-            ring: Ring::new(&self.servers, self.placement),
+            router: Router::new(&self.servers, self.placement, self.policy, breaker),
             nodes: self.servers.into_iter().map(|server| Node { server, idle: None }).collect(),
             settings: self.settings,
         }

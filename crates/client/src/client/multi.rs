@@ -31,7 +31,7 @@ struct Batch {
 
 impl Client {
     /// Gets the values of many keys. All requests are sent before the first reply is read, so that the servers work in
-    /// parallel. If a server fails, the others' replies are still returned.
+    /// parallel. If a server fails, the others' replies are still returned; its keys are not asked for elsewhere.
     pub fn multi_get<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> MultiGet {
         let mut result = MultiGet::default();
         result.items.resize_with(keys.len(), || None);
@@ -51,12 +51,13 @@ impl Client {
         result
     }
 
-    fn share_out<K: AsRef<[u8]>>(&self, keys: &[K], result: &mut MultiGet) -> Vec<Share> {
+    fn share_out<K: AsRef<[u8]>>(&mut self, keys: &[K], result: &mut MultiGet) -> Vec<Share> {
         let mut shares: Vec<_> =
             (0..self.nodes.len()).map(|node| Share { node, places: Vec::new(), asked: 0 }).collect();
         for (place, key) in keys.iter().enumerate() {
-            match self.node_of(key.as_ref()) {
+            match self.node_of(key.as_ref(), &[]) {
                 Ok(node) => shares[node].places.push(place),
+                Err(error) if self.hides(&error) => {}
                 Err(error) => result.failures.push((None, error)),
             }
         }
@@ -85,6 +86,8 @@ impl Client {
             connection.send(|pipeline, output| pipeline.multi_get(output, &Get::default(), batch, ()))?;
             Ok(connection)
         });
+        // An answer counts, and nothing before.
+        let asked = if asked.is_err() { self.noted(share.node, asked) } else { asked };
         match asked {
             Ok(connection) => Some(Batch { node: share.node, places, connection }),
             Err(error) => {
@@ -97,7 +100,7 @@ impl Client {
 
     fn receive_batch(&mut self, mut batch: Batch, items: &mut [Option<Item>]) -> Result<(), Error> {
         let mut told = Ok(());
-        batch.connection.receive(|event| match event {
+        let received = batch.connection.receive(|event| match event {
             Event::Value(value) => {
                 if let Some(place) = batch.places.get(value.index as usize) {
                     items[*place] = Some(Item::of(&value));
@@ -105,7 +108,8 @@ impl Client {
             }
             Event::KeyFailed(error) | Event::Done((), Outcome::Error(error)) => told = Err(error.into()),
             _ => {}
-        })?;
+        });
+        self.noted(batch.node, received)?;
         if !told.as_ref().is_err_and(is_doubtful) {
             self.nodes[batch.node].idle = Some(batch.connection);
         }
@@ -113,6 +117,9 @@ impl Client {
     }
 
     fn fail(&self, node: usize, error: Error, result: &mut MultiGet) {
+        if self.hides(&error) {
+            return;
+        }
         result.failures.push((Some(self.nodes[node].server.address.clone()), error));
     }
 }

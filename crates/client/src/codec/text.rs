@@ -105,6 +105,13 @@ pub(super) fn flush_prefix(output: &mut Vec<u8>, prefix: &[u8], delay_secs: u32,
     end(output, noreply);
 }
 
+/// `verbosity <level>`
+pub(super) fn verbosity(output: &mut Vec<u8>, level: u32) {
+    output.extend_from_slice(b"verbosity ");
+    number(output, level);
+    end(output, false);
+}
+
 /// A command of one word.
 pub(super) fn plain(output: &mut Vec<u8>, command: &[u8]) {
     output.extend_from_slice(command);

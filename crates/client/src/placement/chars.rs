@@ -14,6 +14,9 @@ pub enum Chars {
 }
 
 impl Chars {
+    /// As C's `char` on this machine.
+    pub const NATIVE: Self = if std::ffi::c_char::MIN == 0 { Self::Unsigned } else { Self::Signed };
+
     /// Passes each character to `next`, as C and Java widen it to 32 bits.
     pub(super) fn fold(self, key: &[u8], start: u32, mut next: impl FnMut(u32, u32) -> u32) -> u32 {
         match self {

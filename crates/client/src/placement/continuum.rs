@@ -38,18 +38,30 @@ impl Continuum {
 
     /// `None`: there are no points.
     pub(super) fn server_of(&self, hash: u64) -> Option<usize> {
+        self.points.get(self.position(hash)).map(|(_, server)| *server)
+    }
+
+    /// The servers of all points, from that of a hash on, in the order in which they would own it if those before were
+    /// taken away. A server comes as often as it has points.
+    pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let (start, count) = (self.position(hash), self.points.len());
+        let is_backward = self.owner == Owner::NotAbove;
+        let at = move |step: usize| (if is_backward { start + count - step } else { start + step }) % count;
+        (0..count).map(move |step| self.points[at(step)].1)
+    }
+
+    /// The position of the point that owns a hash.
+    fn position(&self, hash: u64) -> usize {
         let below = |point: u32| match self.owner {
             Owner::NotBelow => u64::from(point) < hash,
             Owner::Above | Owner::NotAbove => u64::from(point) <= hash,
         };
         let after = self.points.partition_point(|(point, _)| below(*point));
-        let point = match self.owner {
-            Owner::NotBelow | Owner::Above => self.points.get(after).or_else(|| self.points.first()),
-            Owner::NotAbove => {
-                after.checked_sub(1).and_then(|last| self.points.get(last)).or_else(|| self.points.last())
-            }
-        };
-        point.map(|(_, server)| *server)
+        match self.owner {
+            Owner::NotBelow | Owner::Above if after == self.points.len() => 0,
+            Owner::NotBelow | Owner::Above => after,
+            Owner::NotAbove => after.checked_sub(1).unwrap_or_else(|| self.points.len().saturating_sub(1)),
+        }
     }
 }
 

@@ -105,6 +105,11 @@ fn times33(key: &[u8]) -> u64 {
     utf16(key, 0, |sum: i64, char| sum.wrapping_mul(33).wrapping_add(i64::from(char))).unsigned_abs()
 }
 
+/// An MD5 sum, of which rings are made.
+pub fn md5_sum(bytes: &[u8]) -> [u8; 16] {
+    Md5::digest(bytes).into()
+}
+
 /// An MD5 sum as four numbers, little-endian.
 pub(super) fn md5(bytes: &[u8]) -> [u32; 4] {
     let sum = Md5::digest(bytes);

@@ -52,28 +52,78 @@ impl Locator {
     /// The position of the server of a key, or of a group of keys, where a client has keys of groups (libmemcached's
     /// `…_by_key`). The key is without the client's prefix. `None`: there is no server, or its bucket has none.
     pub fn server_of(&self, key: &[u8]) -> Option<usize> {
-        let hash = || if self.servers.len() == 1 { 0 } else { self.placement.hash_of(key) };
         match &self.search {
-            Search::None => None,
-            Search::Modula(ends) => {
-                let (total, _) = ends.last()?;
-                let share = hash().checked_rem(*total)?;
-                ends.get(ends.partition_point(|(end, _)| *end <= share)).map(|(_, server)| *server)
-            }
-            Search::Continuum(continuum) => continuum.server_of(hash()),
-            Search::Places(places) => *places.get(hash() as usize % PLACES)?,
-            Search::Buckets(nodes) => {
-                let map = &self.placement.buckets;
-                let buckets = if map.is_empty() { nodes.len() } else { map.len() };
-                let bucket = hash() as usize & buckets.checked_sub(1)?;
-                let node = map.get(bucket).map_or(bucket, |node| *node as usize);
-                *nodes.get(node)?
-            }
             Search::Rendezvous(nodes) => {
                 let key = self.placement.hashed(key)?;
                 rendezvous::highest(nodes, &key).map(|node| node.position)
             }
-            Search::Jump(nodes) => nodes.get(jump_hash(hash(), nodes.len() as u32) as usize).copied(),
+            _ if self.servers.len() == 1 => self.owner(0),
+            _ => self.owner(self.placement.hash_of(key)),
+        }
+    }
+
+    /// The position of the server of a hash, where the caller has hashed the key: libmemcached lets programs do so.
+    /// `None`: there is no server, its bucket has none, or the distribution hashes keys itself
+    /// ([`Distribution::Rendezvous`]).
+    pub fn server_of_hash(&self, hash: u32) -> Option<usize> {
+        self.owner(hash.into())
+    }
+
+    /// The positions of up to `count` servers, each once: the server of a key, and those that it would have if the ones
+    /// before were away. On a ring they follow each other; otherwise they follow in the list.
+    pub fn successors(&self, key: &[u8], count: usize) -> Vec<usize> {
+        match &self.search {
+            Search::Rendezvous(nodes) => {
+                let Some(key) = self.placement.hashed(key) else { return Vec::new() };
+                rendezvous::ranked(nodes, &key).into_iter().map(|node| node.position).take(count).collect()
+            }
+            Search::Continuum(continuum) => distinct(continuum.walk(self.placement.hash_of(key)), count),
+            Search::Places(places) => {
+                let start = self.placement.hash_of(key) as usize % PLACES;
+                distinct(turned(places, start).iter().flatten().copied(), count)
+            }
+            _ => {
+                let (Some(owner), counted) = (self.server_of(key), self.counted()) else { return Vec::new() };
+                let start = counted.iter().position(|server| *server == owner).unwrap_or(0);
+                distinct(turned(&counted, start).into_iter(), count)
+            }
+        }
+    }
+
+    /// How keys are placed.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// The servers in the order in which they are counted, where there is neither ring nor score.
+    fn counted(&self) -> Vec<usize> {
+        match &self.search {
+            Search::Modula(ends) => ends.iter().map(|(_, server)| *server).collect(),
+            Search::Buckets(nodes) => nodes.iter().flatten().copied().collect(),
+            Search::Jump(nodes) | Search::Random(nodes, _) => nodes.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The server of a hash. With [`Distribution::Rendezvous`], where keys have none: `None`.
+    pub(super) fn owner(&self, hash: u64) -> Option<usize> {
+        match &self.search {
+            Search::None | Search::Rendezvous(_) => None,
+            Search::Modula(ends) => {
+                let (total, _) = ends.last()?;
+                let share = hash.checked_rem(*total)?;
+                ends.get(ends.partition_point(|(end, _)| *end <= share)).map(|(_, server)| *server)
+            }
+            Search::Continuum(continuum) => continuum.server_of(hash),
+            Search::Places(places) => *places.get(hash as usize % PLACES)?,
+            Search::Buckets(nodes) => {
+                let map = &self.placement.buckets;
+                let buckets = if map.is_empty() { nodes.len() } else { map.len() };
+                let bucket = hash as usize & buckets.checked_sub(1)?;
+                let node = map.get(bucket).map_or(bucket, |node| *node as usize);
+                *nodes.get(node)?
+            }
+            Search::Jump(nodes) => nodes.get(jump_hash(hash, nodes.len() as u32) as usize).copied(),
             Search::Random(nodes, drawn) => {
                 let random = scrambled(drawn.fetch_add(1, Relaxed));
                 nodes.get(random.checked_rem(nodes.len() as u64)? as usize).copied()
@@ -158,6 +208,26 @@ fn ends(nodes: &[Node]) -> Vec<(u64, usize)> {
         (end, node.position)
     };
     nodes.iter().map(end_of).collect()
+}
+
+/// The first `count` different ones.
+fn distinct(servers: impl Iterator<Item = usize>, count: usize) -> Vec<usize> {
+    let mut found = Vec::new();
+    for server in servers {
+        if found.len() >= count {
+            break;
+        }
+        if !found.contains(&server) {
+            found.push(server);
+        }
+    }
+    found
+}
+
+/// The same list, begun at another place.
+fn turned<T: Copy>(list: &[T], start: usize) -> Vec<T> {
+    let (before, from) = list.split_at(start.min(list.len()));
+    [from, before].concat()
 }
 
 /// SplitMix64's output function.

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{StreamExt, iter};
-use larder_client::Protocol;
+use larder_client::policy::CircuitBreaker;
+use larder_client::{FailurePolicy, Protocol};
 use larder_conformance::server::Server;
 
 use crate::servers::{PROTOCOLS, address, patient, start_each};
@@ -38,18 +39,39 @@ async fn no_answer_is_wrong_whatever_the_network_does() {
     for server in &servers {
         truth::fill(&patient(Protocol::Meta).server(address(server)).build()).await;
         for protocol in PROTOCOLS {
-            run(server, protocol, operations, seed).await;
+            run(server, protocol, operations, seed, FailurePolicy::Error).await;
         }
     }
 }
 
-/// Plays so many operations against a server behind a proxy.
-async fn run(server: &Server, protocol: Protocol, operations: u64, seed: u64) {
+/// Two ways lead to each server, so that requests can move from one to the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_answer_is_wrong_when_requests_move() {
+    let seed = variable("LARDER_CHAOS_SEED", 1);
+    for server in &start_each(&["-m", "64"]) {
+        truth::fill(&patient(Protocol::Meta).server(address(server)).build()).await;
+        for policy in [FailurePolicy::Failover, FailurePolicy::Eject] {
+            for protocol in PROTOCOLS {
+                run(server, protocol, OPERATIONS / 50, seed, policy).await;
+            }
+        }
+    }
+}
+
+/// Plays so many operations against a server behind a proxy, or behind two if the policy says what else to do.
+async fn run(server: &Server, protocol: Protocol, operations: u64, seed: u64, policy: FailurePolicy) {
     // Nothing in the text protocol tells one `STORED` from another.
     let faults = Faults { repeats: protocol != Protocol::Text, ..Faults::ALL };
     let proxy =
         Proxy::start(server.address(), protocol, move |number| Plan::random(seed, number, faults)).await;
-    let builder = patient(protocol).server(proxy.address()).connections(4);
+    let second =
+        Proxy::start(server.address(), protocol, move |number| Plan::random(!seed, number, faults)).await;
+    let mut builder = patient(protocol).server(proxy.address()).connections(4);
+    if policy != FailurePolicy::Error {
+        let short = Duration::from_millis(5);
+        let breaker = CircuitBreaker { failure_limit: 4, retry_after: short, retry_after_max: short };
+        builder = builder.server(second.address()).failure_policy(policy).circuit_breaker(breaker);
+    }
     let client = builder.timeout(DEADLINE).connect_timeout(DEADLINE).build();
     let (begun, succeeded) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut tasks = Vec::new();
@@ -62,6 +84,10 @@ async fn run(server: &Server, protocol: Protocol, operations: u64, seed: u64) {
                     Verdict::Right => {
                         succeeded.fetch_add(1, Ordering::Relaxed);
                     }
+                    // While both ways are ejected, the others would all fail at once.
+                    Verdict::Failed if policy != FailurePolicy::Error => {
+                        tokio::time::sleep(DEADLINE / 10).await
+                    }
                     Verdict::Failed | Verdict::Cancelled => {}
                     Verdict::Wrong(what) => panic!("{what} (LARDER_CHAOS_SEED={seed})"),
                 }
@@ -73,7 +99,7 @@ async fn run(server: &Server, protocol: Protocol, operations: u64, seed: u64) {
     }
     let (succeeded, connections) = (succeeded.load(Ordering::Relaxed), proxy.connections());
     eprintln!(
-        "{protocol:?}: {succeeded} of {operations} operations succeeded, over {connections} connections"
+        "{protocol:?} {policy:?}: {succeeded} of {operations} operations succeeded, over {connections} connections"
     );
     // A client that goes on with broken connections gets nowhere.
     assert!(succeeded * 3 > operations, "{succeeded} of {operations}");

@@ -2,6 +2,10 @@
 
 mod chaos;
 mod commands;
+mod discovery;
 mod doors;
 mod faults;
+mod policies;
+mod replicas;
 mod servers;
+mod warm_up;

@@ -63,9 +63,10 @@ fn requests_are_lines() {
     text.stats(&mut out, b"", 0);
     text.stats(&mut out, b"items", 0);
     text.login(&mut out, "ann", "pass word", 0);
+    text.verbosity(&mut out, 2, 0);
     text.quit(&mut out);
-    let expected =
-        "version\r\nversion\r\nstats\r\nstats items\r\nset login 0 0 13\r\nann pass word\r\nquit\r\n";
+    let expected = "version\r\nversion\r\nstats\r\nstats items\r\nset login 0 0 13\r\nann pass word\r\n\
+        verbosity 2\r\nquit\r\n";
     assert_eq!(String::from_utf8_lossy(&out), expected);
 }
 
@@ -91,6 +92,7 @@ fn answers_may_be_cut_anywhere() {
             |text, out| text.stats(out, b"reset", 15),
             |text, out| text.login(out, "ann", "wrong", 16),
             |text, out| text.login(out, "ann", "right", 17),
+            |text, out| text.verbosity(out, 1, 18),
         ])
         .0
     };
@@ -103,7 +105,7 @@ fn answers_may_be_cut_anywhere() {
         VERSION 1.6.18\r\nVERSION 1.6.18\r\n\
         STAT pid 17\r\nSTAT libevent 2.1.12 stable\r\nSTAT empty \r\n\
         ITEM a [1 b; 0 s]\r\nPREFIX a get 1 hit 0 set 0 del 0\r\nEND\r\nRESET\r\n\
-        CLIENT_ERROR authentication failure\r\nSTORED\r\n";
+        CLIENT_ERROR authentication failure\r\nSTORED\r\nOK\r\n";
     expect_events(
         make,
         input,
@@ -136,6 +138,7 @@ fn answers_may_be_cut_anywhere() {
             "15 Ok",
             "16 Unauthenticated: CLIENT_ERROR authentication failure",
             "17 LoggedIn",
+            "18 Ok",
         ],
     );
 }

@@ -2,7 +2,8 @@
 
 use larder_client::client::{Item, StoreOutcome};
 use larder_client::codec::{ErrorKind, Protocol, Store};
-use larder_client::{Address, Client, Distribution, Error};
+use larder_client::policy::{CircuitBreaker, Health};
+use larder_client::{Address, Client, Distribution, Error, FailurePolicy};
 use larder_conformance::server::Server;
 
 use crate::server::start;
@@ -129,6 +130,34 @@ fn a_server_that_is_gone_fails_alone_and_is_found_again() {
     let port = port.rsplit(':').next().unwrap_or_default();
     let _again = start(&["-p", port]);
     assert!(keys.iter().all(|key| client.get(key).is_ok()));
+}
+
+#[test]
+fn a_server_that_is_away_is_left_out_as_the_policy_says() {
+    let day = std::time::Duration::from_secs(86_400);
+    let breaker = CircuitBreaker { failure_limit: 1, retry_after: day, retry_after_max: day };
+    let keys: Vec<_> = (0..100).map(|n| format!("key-{n}")).collect();
+    for policy in [FailurePolicy::Miss, FailurePolicy::Eject, FailurePolicy::Failover] {
+        let mut servers = vec![start(&[]), start(&[]), start(&[])];
+        let builder = Client::builder().distribution(Distribution::Ketama).failure_policy(policy);
+        let builder = servers.iter().fold(builder, |builder, server| builder.server(address(server)));
+        let mut client = builder.circuit_breaker(breaker).build();
+        let gone = address(&servers.pop().expect("there are three"));
+        let is_of = |client: &Client, key: &String| client.server_of(key).expect("three").address == gone;
+        let first = keys.iter().find(|key| is_of(&client, key)).expect("it has keys");
+        assert_eq!(client.set(first, "x", 0).is_ok(), policy == FailurePolicy::Failover);
+        let state = &client.server_states()[2];
+        assert!(matches!(state.health, Health::Ejected { .. }) && state.failures == 1, "{state:?}");
+        for key in &keys {
+            let is_lost = policy == FailurePolicy::Miss && is_of(&client, key);
+            assert_eq!(client.set(key, "x", 0).is_err(), is_lost, "{policy:?}");
+            assert_eq!(client.get(key).expect("a hit or a miss").is_none(), is_lost);
+        }
+        let found = client.multi_get(&keys);
+        assert!(found.failures.is_empty(), "{:?}", found.failures);
+        let lost = keys.iter().filter(|key| policy == FailurePolicy::Miss && is_of(&client, key)).count();
+        assert_eq!(found.items.iter().filter(|item| item.is_none()).count(), lost);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every key goes to the server where each client sent it.
 
 use larder_client::placement::{
-    Chars, Distribution as D, KeyHash as H, Locator, Names, Placement, jump_hash,
+    Chars, Distribution as D, KeyHash as H, Locator, Names, Placement, Rehash, jump_hash,
 };
 use larder_client::{Address, Servers};
 
@@ -347,5 +347,53 @@ fn ten_thousand_keys_go_where_libmemcached_sends_them() {
         let all =
             owners.iter().fold(2166136261u32, |sum, owner| (sum ^ *owner as u32).wrapping_mul(16777619));
         assert_eq!(all, fold, "{distribution:?}");
+    }
+}
+
+/// With a server that is down: the first of the others that a client tries.
+#[test]
+fn keys_of_a_server_that_is_away_go_where_clients_send_them() {
+    const DEAD: &str = "127.0.1.66:11211";
+    let keys = keys();
+    for case in placed("failover") {
+        let words: Vec<_> = case.options.split(' ').collect();
+        let weighted = case.servers.clone();
+        let (servers, placement) = match words[..] {
+            ["spymemcached", "modula", hash] => {
+                (case.even(), Placement::spymemcached(D::Modula, java_hash(hash)))
+            }
+            ["spymemcached", "ketama", hash, _] => {
+                let placement = Placement::spymemcached(D::SpymemcachedKetama, java_hash(hash));
+                (case.even(), placement.names(Names::Libmemcached))
+            }
+            ["whalin", "new", _] => (weighted, Placement::from(D::ModulaWeighted).rehash(Rehash::Whalin)),
+            ["whalin", ..] => (weighted, D::WhalinConsistent.into()),
+            ["php-memcache", "standard", _] => (weighted, D::PhpMemcacheStandard.into()),
+            ["php-memcache", _, "fnv"] => {
+                (weighted, Placement::from(D::PhpMemcacheConsistent).hash(H::Fnv32a))
+            }
+            ["php-memcache", ..] => (weighted, D::PhpMemcacheConsistent.into()),
+            ["dalli"] => (weighted, D::DalliRing.into()),
+            ["cache-memcached"] => {
+                (weighted, Placement::from(D::ModulaWeighted).rehash(Rehash::CacheMemcached))
+            }
+            ["python-memcached"] => {
+                let placement = Placement::from(D::ModulaWeighted).hash(H::CrcNonzero);
+                (weighted, placement.rehash(Rehash::PythonMemcached))
+            }
+            _ => panic!("{words:?}"),
+        };
+        let locator = Locator::new(&servers.0, placement);
+        let dead = case.position(DEAD);
+        let mut moved = 0;
+        for (key, there) in keys.iter().zip(&case.positions) {
+            let Some(there) = there else { continue };
+            let own = locator.server_of(key);
+            assert_eq!(locator.failover(key).next(), own);
+            let here = locator.failover(key).find(|server| *server != dead);
+            assert_eq!(here, Some(*there), "{words:?} {}", key.escape_ascii());
+            moved += usize::from(own == Some(dead));
+        }
+        assert!(moved > 20, "{words:?} {moved}");
     }
 }

@@ -197,3 +197,17 @@ fn a_hash_tag_is_all_that_counts_of_a_key_that_has_one() {
     let names = Names::Given(["b".to_owned()].into());
     assert!(Locator::new(&servers(&[1; 3]), placement.names(names)).server_of(b"a").is_some());
 }
+
+#[test]
+fn a_hash_of_the_callers_finds_the_same_server() {
+    for distribution in [D::Modula, D::Ketama, D::KetamaWeighted, D::KetamaSpy, D::VirtualBuckets] {
+        let hash = KeyHash::Fnv32a;
+        let locator = Locator::new(&servers(&[1; 8]), Placement::libmemcached(distribution).hash(hash));
+        for n in 0..KEYS {
+            let key = format!("user:{n}");
+            let own = hash.of(key.as_bytes(), Default::default()) as u32;
+            let found = locator.server_of_hash(own);
+            assert_eq!(found, locator.server_of(key.as_bytes()), "{distribution:?}, {key}");
+        }
+    }
+}

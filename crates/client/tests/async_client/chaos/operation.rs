@@ -129,6 +129,7 @@ fn is_allowed(error: &Error) -> bool {
         | Error::Closed
         | Error::Io(_)
         | Error::Connect(_)
+        | Error::Ejected(_)
         | Error::Violation(_)
         | Error::Interrupted(_) => true,
         _ => false,

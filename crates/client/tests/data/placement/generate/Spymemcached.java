@@ -11,7 +11,7 @@ import net.spy.memcached.*;
 /**
  * Prints the server that a locator of spymemcached chooses for each key of standard input (in hexadecimal), or its
  * hash. Arguments: hash ALGORITHM; or SERVERS modula|ketama ALGORITHM [FORMAT [weighted]]. Servers are
- * HOST:PORT:WEIGHT. "-": no Java string is encoded so.
+ * HOST:PORT:WEIGHT; the property "dead" names one that is down. "-": no Java string is encoded so.
  */
 public class Spymemcached {
   public static void main(String[] args) throws Exception {
@@ -35,7 +35,20 @@ public class Spymemcached {
     NodeLocator locator = args[1].equals("modula")
         ? new ArrayModNodeLocator(nodes, hash)
         : new KetamaNodeLocator(nodes, hash, KetamaNodeKeyFormatter.Format.valueOf(args[3]), weights);
-    for (String key : keys()) System.out.println(key == null ? "-" : names.get(locator.getPrimary(key)));
+    String dead = System.getProperty("dead", "");
+    for (String key : keys()) System.out.println(key == null ? "-" : names.get(node(locator, names, key, dead)));
+  }
+
+  /** As MemcachedConnection.addOperation does with FailureMode.Redistribute. */
+  private static MemcachedNode node(
+      NodeLocator locator, Map<MemcachedNode, String> names, String key, String dead) {
+    MemcachedNode primary = locator.getPrimary(key);
+    if (!names.get(primary).equals(dead)) return primary;
+    for (Iterator<MemcachedNode> nodes = locator.getSequence(key); nodes.hasNext(); ) {
+      MemcachedNode node = nodes.next();
+      if (!names.get(node).equals(dead)) return node;
+    }
+    return primary;
   }
 
   /** A node without a connection. */

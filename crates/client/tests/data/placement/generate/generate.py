@@ -281,12 +281,32 @@ def perl():
         record.write()
 
 
+def failover():
+    """A server is down, and the client tries others. Options: the client, and what it is set to."""
+    record = Record("failover", "the clients of the other files")
+    java = ["java", "-Dfile.encoding=UTF-8", "-cp", f"{WORK}/classes:{WORK}/jars/*"]
+    for options in ("modula NATIVE_HASH", "ketama KETAMA_HASH LIBMEMCACHED", "ketama FNV1A_32_HASH LIBMEMCACHED"):
+        command = [*java, f"-Ddead={DEAD}", "Spymemcached", LISTS["dead"], *options.split()]
+        record.placement("dead", f"spymemcached {options}", asked(command))
+    for options in ("new weighted", "consistent weighted"):
+        record.placement("dead", f"whalin {options}", asked([*java, "Whalin", LISTS["dead"], *options.split()]))
+    for options in ("standard crc32", "consistent crc32", "consistent fnv"):
+        command = ["php", HERE / "php_memcache.php", LISTS["dead"], *options.split()]
+        record.placement("dead", f"php-memcache {options}", asked(command))
+    record.placement("dead", "dalli", asked(["ruby", HERE / "dalli.rb", LISTS["dead"], "", DEAD]))
+    command = ["perl", HERE / "cache_memcached.pl", "Cache::Memcached", LISTS["dead"]]
+    record.placement("dead", "cache-memcached", asked(command))
+    command = ["/usr/bin/python3", HERE / "python_clients.py", "python_memcached", LISTS["dead"]]
+    record.placement("dead", "python-memcached", asked(command))
+    record.write()
+
+
 def main():
     (DATA / "keys.txt").write_text("".join(written(key) + "\n" for key in KEYS))
     names = {server.rsplit(":", 1)[0] for servers in LISTS.values() for server in servers.split(",")}
     for name in sorted(names - {DEAD}):
         servers.start(name)
-    steps = [libmemcached, twemproxy, spymemcached, whalin, php, python, ruby, perl]
+    steps = [libmemcached, twemproxy, spymemcached, whalin, php, python, ruby, perl, failover]
     for step in [step for step in steps if step.__name__ in sys.argv[2:]] or steps:
         step()
 

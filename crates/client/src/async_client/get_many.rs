@@ -1,0 +1,364 @@
+//! Gets of many keys, of all their servers at once.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::{error, fmt};
+
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt, iter};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::attempts::Attempts;
+use super::connection::Credit;
+use super::key::WireKey;
+use super::request::Request;
+use super::share::{Delivery, Share};
+use super::topology::Topology;
+use super::{Answer, AsyncClient, Reply};
+use crate::client::Item;
+use crate::{Address, Error};
+
+/// The values of many keys, in the order of their arrival: [`AsyncClient::get_many`].
+///
+/// A stream of each value with the position of its key, and of failures with the positions of theirs. A key that is in
+/// neither is not found.
+///
+/// Take the values as they come: a connection on which
+/// [`AsyncBuilder::buffered_bytes`](super::AsyncBuilder::buffered_bytes) of them wait is not read any more, and its
+/// other requests wait as well. Dropping it before its end cancels its requests (see [the module](super)).
+#[must_use = "nothing is asked for until it is polled"]
+pub struct GetMany {
+    /// One for each server: asks for its keys.
+    servers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    keys: usize,
+}
+
+/// What has come of some keys.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// The position of a key, its value, and the room that it takes until it is taken.
+    Value(usize, Item, Option<Credit>),
+    Failure(BulkFailure),
+}
+
+/// Keys of which it is not known what the server has.
+#[derive(Debug)]
+pub struct BulkFailure {
+    /// Positions of the keys.
+    pub places: Vec<usize>,
+    /// Their server. `None`: the key is invalid, or there is no server.
+    pub address: Option<Address>,
+    /// The reason.
+    pub error: Error,
+}
+
+/// The result of a get of many keys.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// One for each key, in order. `None`: not found, or in a failure.
+    pub items: Vec<Option<Item>>,
+    /// Keys of which nothing is known.
+    pub failures: Vec<BulkFailure>,
+}
+
+impl AsyncClient {
+    /// Gets the values of many keys, of all servers at once, in the order of their arrival.
+    ///
+    /// ```no_run
+    /// # async fn example(client: larder_client::AsyncClient) {
+    /// let keys = ["colour", "shape"];
+    /// let mut values = client.get_many(keys);
+    /// while let Some(arrival) = values.next().await {
+    ///     match arrival {
+    ///         Ok((place, item)) => println!("{}: {} bytes", keys[place], item.value.len()),
+    ///         Err(failure) => eprintln!("{failure}"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// The time of the operation begins with this call.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
+        self.get_many_with(keys, false)
+    }
+
+    /// [`AsyncClient::get_many`], with the CAS values.
+    pub fn gets_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
+        self.get_many_with(keys, true)
+    }
+
+    fn get_many_with<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>, with_cas: bool) -> GetMany {
+        let deadline = self.deadline();
+        let (sender, arrivals) = mpsc::unbounded_channel();
+        let topology = self.shared.topology();
+        if self.shared.settings.replication.is_some() {
+            return self.get_replicas(keys, with_cas, deadline);
+        }
+        let mut shares = Shares::default();
+        let mut ejected: HashMap<Address, Vec<usize>> = HashMap::new();
+        let mut count = 0;
+        for (place, key) in keys.into_iter().enumerate() {
+            count = place + 1;
+            let mut attempts = Attempts::new(0, true);
+            let key = self.key(key.as_ref());
+            match key.and_then(|key| Ok((topology.route(&key.original(), &mut attempts)?, key))) {
+                Ok((server, key)) => shares.push(server, key, place),
+                Err(error) if topology.hides(&error) => {}
+                Err(Error::Ejected(address)) => ejected.entry(address).or_default().push(place),
+                Err(error) => {
+                    let failure = BulkFailure { places: vec![place], address: None, error };
+                    let _ = sender.send(Arrival::Failure(failure));
+                }
+            }
+        }
+        for (address, places) in ejected {
+            let error = Error::Ejected(address.clone());
+            let _ = sender.send(Arrival::Failure(BulkFailure { places, address: Some(address), error }));
+        }
+        let servers = FuturesUnordered::new();
+        for (server, shares) in shares.0 {
+            let (client, topology, arrivals) = (self.clone(), Arc::clone(&topology), sender.clone());
+            let bulk = Bulk { client, topology, with_cas, deadline, arrivals };
+            let retries = self.shared.settings.retries;
+            servers.push(Box::pin(async move {
+                let ask = |share| bulk.ask_share(server, share, Attempts::new(retries, true));
+                let mut asked = iter(shares.into_iter().flatten()).map(ask).buffer_unordered(SHARES_AT_ONCE);
+                while let Some(()) = asked.next().await {}
+            }) as Pin<Box<dyn Future<Output = ()> + Send>>);
+        }
+        GetMany { servers, arrivals, keys: count }
+    }
+
+    /// Each key by itself, at all its places.
+    fn get_replicas<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        with_cas: bool,
+        deadline: Instant,
+    ) -> GetMany {
+        let (arrivals, receiver) = mpsc::unbounded_channel();
+        let keys: Vec<_> = keys.into_iter().map(|key| self.key(key.as_ref())).enumerate().collect();
+        let (client, count) = (self.clone(), keys.len());
+        let asked = async move {
+            let bulk = Bulk { topology: client.shared.topology(), client, with_cas, deadline, arrivals };
+            let ask = |(place, key)| bulk.ask_key(key, place);
+            let mut asked = iter(keys).map(ask).buffer_unordered(KEYS_AT_ONCE);
+            while let Some(()) = asked.next().await {}
+        };
+        let servers: FuturesUnordered<_> =
+            [Box::pin(asked) as Pin<Box<dyn Future<Output = ()> + Send>>].into_iter().collect();
+        GetMany { servers, arrivals: receiver, keys: count }
+    }
+}
+
+/// Keys by server, and by how they are written.
+#[derive(Default)]
+struct Shares(HashMap<usize, [Vec<Share>; 2]>);
+
+impl Shares {
+    fn push(&mut self, server: usize, key: WireKey, place: usize) {
+        let shares = &mut self.0.entry(server).or_default()[usize::from(key.is_base64)];
+        match shares.last_mut().filter(|share| share.len() < SHARE_KEYS) {
+            Some(share) => share.push(key, place),
+            None => {
+                let mut share = Share::new(key.is_base64);
+                share.push(key, place);
+                shares.push(share);
+            }
+        }
+    }
+}
+
+/// What is the same for all keys of a get of many.
+struct Bulk {
+    client: AsyncClient,
+    topology: Arc<Topology>,
+    with_cas: bool,
+    deadline: Instant,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+}
+
+impl Bulk {
+    /// Asks for the keys of a share, again for those that are missing when a connection ends, elsewhere if the policy
+    /// says so.
+    async fn ask_share(&self, server: usize, share: Share, attempts: Attempts) {
+        let mut waiting = vec![(server, share, attempts)];
+        while let Some((server, share, mut attempts)) = waiting.pop() {
+            let share = Arc::new(share);
+            let failed_before = attempts.failed.len();
+            let Err(error) = self.ask_server(server, &share, &mut attempts).await else {
+                self.ask_old_servers(&share).await;
+                continue;
+            };
+            let mut failed = Vec::new();
+            if attempts.failed.len() > failed_before {
+                waiting.extend(self.elsewhere(&share, &attempts, &mut failed));
+            } else {
+                failed.extend(share.give_up().into_iter().map(|(_, place)| place));
+            }
+            if failed.is_empty() || self.topology.hides(&error) {
+                continue;
+            }
+            let address = Some(self.topology.pools[server].address.clone());
+            let _ = self.arrivals.send(Arrival::Failure(BulkFailure { places: failed, address, error }));
+        }
+    }
+
+    /// Looks for keys that were not found, and have moved, at their old places.
+    async fn ask_old_servers(&self, share: &Share) {
+        let Some(warm_up) = &self.topology.warm_up else { return };
+        let is_moved =
+            |(key, _): &(&WireKey, usize)| warm_up.old_server_of(&key.original(), &self.topology).is_some();
+        let moved: Vec<_> = share.give_up().into_iter().filter(is_moved).collect();
+        let ask = |(key, place): (&WireKey, usize)| self.ask_key(Ok(key.clone()), place);
+        let mut asked = iter(moved).map(ask).buffer_unordered(SHARE_KEYS);
+        while let Some(()) = asked.next().await {}
+    }
+
+    /// Asks for a key alone.
+    async fn ask_key(&self, key: Result<WireKey, Error>, place: usize) {
+        let asked = async {
+            let key = key?;
+            let original = key.original().into_owned();
+            let get = Request::Get { key, with_cas: self.with_cas, exptime: None, recache: None };
+            self.client.ask_until(self.deadline, &original, get, false).await
+        };
+        let arrival = match asked.await {
+            Ok(Reply { found: Some(found), .. }) => Arrival::Value(place, found.item, None),
+            Ok(_) => return,
+            Err(error) => Arrival::Failure(BulkFailure { places: vec![place], address: None, error }),
+        };
+        let _ = self.arrivals.send(arrival);
+    }
+
+    /// The keys that have not come, by the servers that are to be asked next. `failed`: the others.
+    fn elsewhere(
+        &self,
+        share: &Share,
+        attempts: &Attempts,
+        failed: &mut Vec<usize>,
+    ) -> Vec<(usize, Share, Attempts)> {
+        let mut shares = Shares::default();
+        for (key, place) in share.give_up() {
+            let mut next = attempts.continued();
+            match self.topology.route(&key.original(), &mut next) {
+                Ok(server) => shares.push(server, key.clone(), place),
+                Err(_) => failed.push(place),
+            }
+        }
+        let shares = shares
+            .0
+            .into_iter()
+            .flat_map(|(server, shares)| shares.into_iter().flatten().map(move |share| (server, share)));
+        shares.map(|(server, share)| (server, share, attempts.continued())).collect()
+    }
+
+    /// `Err`: some keys have not come, and are not to be asked for here again.
+    async fn ask_server(
+        &self,
+        server: usize,
+        share: &Arc<Share>,
+        attempts: &mut Attempts,
+    ) -> Result<(), Error> {
+        loop {
+            let positions = share.undelivered();
+            if positions.is_empty() {
+                return Ok(());
+            }
+            let delivery = Delivery {
+                share: Arc::clone(share),
+                positions: Arc::clone(&positions),
+                arrivals: self.arrivals.clone(),
+            };
+            let request = Request::MultiGet { share: Arc::clone(share), positions, with_cas: self.with_cas };
+            let request = Arc::new(request);
+            match self.topology.ask_server(server, &request, false, Some(delivery), self.deadline).await {
+                Ok(Reply { answer: Answer::Refused(kind, text), .. }) => {
+                    return Err(Error::Refused { kind, text });
+                }
+                Ok(_) => return Ok(()),
+                Err(failure) => {
+                    self.topology.again(attempts, server, failure, self.deadline)?;
+                    if let Some(error) = attempts.last.take() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl GetMany {
+    /// The next value, with the position of its key, or the next failure. `None`: there are no more.
+    pub async fn next(&mut self) -> Option<Result<(usize, Item), BulkFailure>> {
+        StreamExt::next(self).await
+    }
+
+    /// Waits for all of them.
+    pub async fn collect(mut self) -> Found {
+        let mut found = Found::default();
+        found.items.resize_with(self.keys, || None);
+        while let Some(arrival) = self.next().await {
+            match arrival {
+                Ok((place, item)) => found.items[place] = Some(item),
+                Err(failure) => found.failures.push(failure),
+            }
+        }
+        found
+    }
+}
+
+impl Stream for GetMany {
+    type Item = Result<(usize, Item), BulkFailure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match self.arrivals.poll_recv(cx) {
+                Poll::Ready(Some(Arrival::Value(place, item, _credit))) => {
+                    return Poll::Ready(Some(Ok((place, item))));
+                }
+                Poll::Ready(Some(Arrival::Failure(failure))) => return Poll::Ready(Some(Err(failure))),
+                // Every server is done.
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {}
+            }
+            match self.servers.poll_next_unpin(cx) {
+                Poll::Ready(Some(())) => {}
+                // Where all are done, tokio has told the task to give others a turn before it receives.
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for GetMany {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetMany").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for BulkFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.places.len();
+        match &self.address {
+            Some(address) => write!(f, "{address}: {} ({keys} keys)", self.error),
+            None => write!(f, "{} ({keys} keys)", self.error),
+        }
+    }
+}
+
+impl error::Error for BulkFailure {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Keys of one request: at most 16 KiB of them.
+const SHARE_KEYS: usize = 64;
+/// Requests of one get of many keys that are under way to one server, so that others have their turn.
+const SHARES_AT_ONCE: usize = 16;
+/// Keys that are asked for one by one at a time.
+const KEYS_AT_ONCE: usize = 512;

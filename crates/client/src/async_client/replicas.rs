@@ -1,0 +1,257 @@
+//! Copies of each item on several servers.
+//!
+//! A plain store, a delete and a touch go to all places of a key at once. What depends on the item that is there (add,
+//! replace, append, prepend, cas, incr, decr) would have another result at each place: it is made at the first place
+//! that answers, and the other copies are deleted before; a later read fills them again.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::key::WireKey;
+use super::recache::MetaItem;
+use super::reply::{Answer, Reply};
+use super::request::Request;
+use super::topology::Topology;
+use crate::codec::Mode;
+use crate::{Error, Protocol, Ttl};
+
+/// How many copies there are of each item, and what is enough of them.
+///
+/// ```no_run
+/// use larder_client::async_client::{ReadRule, Replication, WriteRule};
+/// use larder_client::{AsyncClient, Distribution, Servers};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let servers: Servers = "10.0.1.1, 10.0.1.2, 10.0.1.3".parse()?;
+/// let replication = Replication { copies: 2, writes: WriteRule::One, reads: ReadRule::First };
+/// let client = AsyncClient::builder()
+///     .servers(servers)
+///     .distribution(Distribution::Ketama)
+///     .circuit_breaker(Default::default())
+///     .replication(replication)
+///     .build();
+/// client.set("colour", "green", std::time::Duration::from_secs(3600)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// On so many servers: those that follow each other in the [placement](crate::placement::Locator::successors).
+    pub copies: usize,
+    /// When a change has succeeded.
+    pub writes: WriteRule,
+    /// Which copy is read.
+    pub reads: ReadRule,
+}
+
+/// When a change has succeeded that goes to all places of a key. If some have made it, but not enough, it is
+/// [`Error::Unknown`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteRule {
+    /// One place has made it.
+    One,
+    /// More than half of the places have.
+    Quorum,
+    /// All have.
+    All,
+}
+
+/// Which copy is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadRule {
+    /// The first that is found, place by place; each has a share of the time. Places before it that had nothing are
+    /// filled, by `add`, in the meta protocol. For memcached: CAS values of different servers say nothing of each
+    /// other. A server that has missed a change may be read: eject it long enough, or let items expire.
+    First,
+    /// That with the highest CAS value of all that answer. For larderd with stores that replicate each other, where CAS
+    /// values order the changes of all sites. Nothing is repaired: the sites do that, and a copy that a client writes
+    /// would be a change of its own.
+    Newest,
+}
+
+impl WriteRule {
+    fn needed(self, places: usize) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Quorum => places / 2 + 1,
+            Self::All => places,
+        }
+    }
+}
+
+/// What a place has.
+struct Copy {
+    place: usize,
+    reply: Reply,
+}
+
+impl Topology {
+    /// [`Topology::ask`] of all places of a key.
+    pub(super) async fn ask_replicas(
+        self: &Arc<Self>,
+        replication: Replication,
+        key: &[u8],
+        request: Request,
+        is_quiet: bool,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        self.probe();
+        let places = self.router.locator().successors(key, replication.copies.max(1));
+        if places.is_empty() {
+            return Err(Error::NoServers);
+        }
+        if !request.is_plain_get() {
+            return self.change_replicas(replication, &places, Arc::new(request), is_quiet, deadline).await;
+        }
+        let asked = match (replication.reads, request) {
+            (ReadRule::First, request) => self.read_first(&places, request, deadline).await,
+            (ReadRule::Newest, request) => self.read_newest(&places, request, deadline).await,
+        };
+        match asked {
+            Err(error) if self.hides(&error) => Ok(Reply::miss()),
+            asked => asked,
+        }
+    }
+
+    async fn read_first(
+        self: &Arc<Self>,
+        places: &[usize],
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        let has_ttl = self.settings.protocol == Protocol::Meta;
+        let request = if has_ttl { request.with_ttl() } else { request };
+        let request = Arc::new(request);
+        let (mut missed, mut failure) = (Vec::new(), None);
+        for (index, &place) in places.iter().enumerate() {
+            let now = Instant::now();
+            let share = deadline.saturating_duration_since(now) / (places.len() - index) as u32;
+            match self.ask_place(place, &request, false, now + share).await {
+                Ok(reply) if reply.found.is_none() => missed.push(place),
+                Ok(reply) => {
+                    let copy = Copy { place, reply };
+                    if has_ttl && let Some(key) = request.key() {
+                        join_all(missed.into_iter().map(|place| self.fill(place, &copy, key, deadline)))
+                            .await;
+                    }
+                    return Ok(copy.reply);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        // A place that has answered knows nothing of the key.
+        if missed.is_empty() { Err(failure.unwrap_or(Error::NoServers)) } else { Ok(Reply::miss()) }
+    }
+
+    async fn read_newest(
+        self: &Arc<Self>,
+        places: &[usize],
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        let request = Arc::new(request.with_cas());
+        let ask = |place: &usize| self.ask_place(*place, &request, false, deadline);
+        let (replies, failures): (Vec<_>, Vec<_>) =
+            join_all(places.iter().map(ask)).await.into_iter().partition(Result::is_ok);
+        let cas = |reply: &Reply| reply.found.as_ref().and_then(|found| found.item.cas);
+        match replies.into_iter().flatten().max_by_key(cas) {
+            Some(newest) => Ok(newest),
+            None => Err(failures.into_iter().find_map(Result::err).unwrap_or(Error::NoServers)),
+        }
+    }
+
+    /// Copies an item to a place that has none. What another client changes meanwhile is not overwritten, and taken
+    /// away again if it was deleted.
+    async fn fill(
+        self: &Arc<Self>,
+        place: usize,
+        copy: &Copy,
+        key: &WireKey,
+        deadline: Instant,
+    ) -> Option<()> {
+        let found = copy.reply.found.as_ref()?;
+        let item = MetaItem::new(found.item.clone(), &found.meta_flags);
+        if item.is_stale || item.has_won || item.is_taken || item.ttl.is_some_and(|ttl| ttl.is_zero()) {
+            return None;
+        }
+        let cas = item.item.cas;
+        let add = Request::Store {
+            key: key.clone(),
+            mode: Mode::Add,
+            value: item.item.value,
+            client_flags: item.item.client_flags,
+            exptime: item.ttl.map_or(Ttl::Never, Ttl::After).exptime(),
+            compare: None,
+        };
+        let added = self.ask_place(place, &Arc::new(add), false, deadline).await.ok()?;
+        if !matches!(added.answer, Answer::Stored) {
+            return None;
+        }
+        let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: None };
+        let again = self.ask_place(copy.place, &Arc::new(get), false, deadline).await;
+        let is_same = again.is_ok_and(|reply| reply.found.is_some_and(|found| found.item.cas == cas));
+        if !is_same {
+            let delete = Request::Delete { key: key.clone(), compare: None, invalidate: None };
+            let _ = self.ask_place(place, &Arc::new(delete), false, deadline).await;
+        }
+        Some(())
+    }
+
+    async fn change_replicas(
+        self: &Arc<Self>,
+        replication: Replication,
+        places: &[usize],
+        request: Arc<Request>,
+        is_quiet: bool,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        if !request.goes_everywhere() {
+            return self.change_first(places, &request, is_quiet, deadline).await;
+        }
+        let ask = |place: &usize| self.ask_place(*place, &request, is_quiet, deadline);
+        let results = join_all(places.iter().map(ask)).await;
+        let needed = replication.writes.needed(places.len());
+        let (made, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+        let mut made: Vec<_> = made.into_iter().flatten().collect();
+        if made.len() >= needed {
+            // Of a delete, rather that it was there.
+            let best = made.iter().position(|reply| !matches!(reply.answer, Answer::NotFound)).unwrap_or(0);
+            return Ok(made.swap_remove(best));
+        }
+        let failed: Vec<_> = failed.into_iter().filter_map(Result::err).collect();
+        let is_unknown = !made.is_empty() || failed.iter().any(Error::is_unknown);
+        let error = failed.into_iter().next_back().unwrap_or(Error::NoServers);
+        Err(if is_unknown && !error.is_unknown() { Error::Unknown(Box::new(error)) } else { error })
+    }
+
+    /// At the first place that answers; the other copies are deleted before.
+    async fn change_first(
+        self: &Arc<Self>,
+        places: &[usize],
+        request: &Arc<Request>,
+        is_quiet: bool,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        let mut failure = Error::NoServers;
+        for (index, &place) in places.iter().enumerate() {
+            if self.router.is_ejected(place) {
+                failure = Error::Ejected(self.pools[place].address.clone());
+                continue;
+            }
+            if let (true, Some(key)) = (request.changes_value(), request.key()) {
+                let delete = Request::Delete { key: key.clone(), compare: None, invalidate: None };
+                let delete = Arc::new(delete);
+                let others = places.iter().enumerate().filter(|(other, _)| *other != index);
+                join_all(others.map(|(_, other)| self.ask_place(*other, &delete, false, deadline))).await;
+            }
+            match self.ask_place(place, request, is_quiet, deadline).await {
+                // Nothing of it was sent.
+                Err(error @ (Error::Connect(_) | Error::Ejected(_))) => failure = error,
+                asked => return asked,
+            }
+        }
+        Err(failure)
+    }
+}

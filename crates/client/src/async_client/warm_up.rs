@@ -1,0 +1,235 @@
+//! Servers that a list has replaced, as long as they have values that the new ones have not.
+//!
+//! A key that has moved is read at its old place if its new one has nothing, and its value moves along, by `add`, so
+//! that nothing newer is overwritten. Changes delete at the old place first, so that nothing old comes back. Of one key
+//! only one of these happens at a time in this client. Other processes are guarded against by the CAS value at the old
+//! place: what has been changed there while it was copied is deleted again at the new one.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::key::WireKey;
+use super::recache::MetaItem;
+use super::reply::{Answer, Reply};
+use super::request::{Recache, Request};
+use super::topology::Topology;
+use crate::codec::Mode;
+use crate::{Error, Ttl};
+
+/// Servers that a list has replaced, as long as they are read.
+#[derive(Debug)]
+pub(super) struct WarmUp {
+    old: Arc<Topology>,
+    until: Instant,
+    /// For each list that was replaced: closed as soon as no request over its servers is under way. Till then one may
+    /// still change or move values there.
+    drained: Vec<watch::Receiver<()>>,
+    /// Old servers that are read no more: a request to them has failed.
+    is_cold: Vec<AtomicBool>,
+    locks: Vec<Arc<Mutex<()>>>,
+    /// Values that are being moved, perhaps beyond the end.
+    moving: AtomicUsize,
+}
+
+impl WarmUp {
+    pub(super) fn new(old: Arc<Topology>, time: Duration, drained: Vec<watch::Receiver<()>>) -> Self {
+        let now = Instant::now();
+        Self {
+            until: now.checked_add(time.min(super::TIMEOUT_MAX)).unwrap_or(now),
+            is_cold: old.pools.iter().map(|_| AtomicBool::new(false)).collect(),
+            old,
+            drained,
+            locks: (0..LOCKS).map(|_| Arc::default()).collect(),
+            moving: AtomicUsize::new(0),
+        }
+    }
+
+    /// The old server of a key that has moved. After the end: only as long as a value is still being moved.
+    pub(super) fn old_server_of(&self, key: &[u8], new: &Topology) -> Option<usize> {
+        if self.is_over() && self.moving.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let server = self.old.router.locator().server_of(key)?;
+        let place = new.router.locator().server_of(key)?;
+        (new.pools[place].address != self.old.pools[server].address).then_some(server)
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// True if values may be moved from there.
+    fn is_readable(&self, server: usize) -> bool {
+        !self.is_over() && !self.is_cold[server].load(Ordering::SeqCst)
+    }
+
+    /// Of the lists that were replaced, those over whose servers requests are under way.
+    pub(super) fn undrained(&self) -> impl Iterator<Item = watch::Receiver<()>> {
+        self.drained.iter().filter(|drained| drained.has_changed().is_ok()).cloned()
+    }
+
+    /// Waits until no request over servers of earlier lists is under way.
+    async fn drained(&self, deadline: Instant) -> Result<(), Error> {
+        for mut drained in self.undrained() {
+            let drained = async { while drained.changed().await.is_ok() {} };
+            timeout_at(deadline, drained).await.map_err(|_| Error::Timeout)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody else moves or changes such a key.
+    async fn lock(&self, key: &[u8], deadline: Instant) -> Result<OwnedMutexGuard<()>, Error> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let lock = Arc::clone(&self.locks[hasher.finish() as usize % LOCKS]);
+        timeout_at(deadline, lock.lock_owned()).await.map_err(|_| Error::Timeout)
+    }
+
+    /// Reads no old server any more, and waits for what is under way.
+    pub(super) async fn end(&self, deadline: Instant) {
+        self.is_cold.iter().for_each(|is_cold| is_cold.store(true, Ordering::SeqCst));
+        for lock in &self.locks {
+            let _ = timeout_at(deadline, lock.lock()).await;
+        }
+    }
+
+    /// Asks an old server, which is not asked again if that fails.
+    async fn ask_old(&self, server: usize, request: Request, deadline: Instant) -> Option<Reply> {
+        if !self.is_readable(server) {
+            return None;
+        }
+        // The new place needs time as well.
+        let now = Instant::now();
+        let deadline = now + deadline.saturating_duration_since(now) / 2;
+        let asked = self.old.ask_directly(server, request, deadline).await;
+        if asked.is_err() {
+            self.is_cold[server].store(true, Ordering::SeqCst);
+        }
+        asked.ok()
+    }
+}
+
+impl Topology {
+    /// [`Topology::ask`], and what a warm-up needs besides. `stay`: kept as long as something is under way.
+    pub(super) async fn ask_and_warm(
+        self: &Arc<Self>,
+        key: &[u8],
+        request: &Arc<Request>,
+        is_quiet: bool,
+        stay: &Arc<watch::Sender<()>>,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        let Some(warm_up) = &self.warm_up else { return self.ask(key, request, is_quiet, deadline).await };
+        if !request.is_read() {
+            // Or one of them could move an old value here, later.
+            warm_up.drained(deadline).await?;
+        }
+        let (Some(old), Some(wire_key)) = (warm_up.old_server_of(key, self), request.key()) else {
+            return self.ask(key, request, is_quiet, deadline).await;
+        };
+        if request.is_plain_get() {
+            let reply = self.ask(key, request, is_quiet, deadline).await?;
+            if reply.found.is_some() || !warm_up.is_readable(old) {
+                return Ok(reply);
+            }
+        }
+        warm_up.drained(deadline).await?;
+        let mut guard = warm_up.lock(key, deadline).await?;
+        if request.needs_item() {
+            guard = self.move_here(old, key, wire_key, guard, stay, deadline).await;
+        }
+        let mut was_deleted = false;
+        if !request.is_read() {
+            let delete = Request::Delete { key: wire_key.clone(), compare: None, invalidate: None };
+            let reply = warm_up.ask_old(old, delete, deadline).await;
+            was_deleted = matches!(reply, Some(Reply { answer: Answer::Deleted, .. }));
+        }
+        let mut reply = self.ask(key, request, is_quiet, deadline).await?;
+        drop(guard);
+        if was_deleted && request.is_delete() && matches!(reply.answer, Answer::NotFound) {
+            reply.answer = Answer::Deleted;
+        }
+        Ok(reply)
+    }
+
+    /// Moves the value of a key here, if there is none. Who waits for it may vanish: it is done to its end all the
+    /// same, so that nobody changes the key meanwhile.
+    async fn move_here(
+        self: &Arc<Self>,
+        old: usize,
+        key: &[u8],
+        wire_key: &WireKey,
+        guard: OwnedMutexGuard<()>,
+        stay: &Arc<watch::Sender<()>>,
+        deadline: Instant,
+    ) -> OwnedMutexGuard<()> {
+        let (this, key, wire_key) = (Arc::clone(self), key.to_vec(), wire_key.clone());
+        let stay = Arc::clone(stay);
+        let moved = tokio::spawn(async move {
+            let _stay = stay;
+            if let Some(warm_up) = &this.warm_up {
+                // Counted before the time is looked at: who finds the time over and nothing counted need not wait.
+                warm_up.moving.fetch_add(1, Ordering::SeqCst);
+                this.copy(warm_up, old, &key, wire_key, deadline).await;
+                warm_up.moving.fetch_sub(1, Ordering::SeqCst);
+            }
+            guard
+        });
+        match moved.await {
+            Ok(guard) => guard,
+            // The runtime ends, and this with it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    async fn copy(
+        self: &Arc<Self>,
+        warm_up: &WarmUp,
+        old: usize,
+        key: &[u8],
+        wire_key: WireKey,
+        deadline: Instant,
+    ) -> Option<()> {
+        let item = warm_up.read(old, &wire_key, deadline).await?;
+        let compare = Some(item.item.cas?);
+        let add = Request::Store {
+            key: wire_key.clone(),
+            mode: Mode::Add,
+            value: item.item.value,
+            client_flags: item.item.client_flags,
+            exptime: item.ttl.map_or(Ttl::Never, Ttl::After).exptime(),
+            compare: None,
+        };
+        let added = self.ask(key, &Arc::new(add), false, deadline).await;
+        if matches!(added, Ok(Reply { answer: Answer::NotStored, .. })) {
+            return None;
+        }
+        let delete = Request::Delete { key: wire_key.clone(), compare, invalidate: None };
+        let is_same = warm_up.ask_old(old, delete, deadline).await;
+        if !matches!(is_same, Some(Reply { answer: Answer::Deleted, .. })) {
+            let delete = Request::Delete { key: wire_key, compare: None, invalidate: None };
+            let _ = self.ask(key, &Arc::new(delete), false, deadline).await;
+        }
+        Some(())
+    }
+}
+
+impl WarmUp {
+    /// The item at the old place, if it can be moved as it is.
+    async fn read(&self, old: usize, key: &WireKey, deadline: Instant) -> Option<MetaItem> {
+        let ttl = Some(Recache::TTL_ONLY);
+        let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: ttl };
+        let found = self.ask_old(old, get, deadline).await?.found?;
+        let item = MetaItem::new(found.item, &found.meta_flags);
+        let is_whole = !item.is_stale && !item.has_won && !item.is_taken;
+        (is_whole && item.ttl != Some(Duration::ZERO)).then_some(item)
+    }
+}
+
+/// Keys share them.
+const LOCKS: usize = 256;

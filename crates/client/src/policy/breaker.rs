@@ -1,0 +1,151 @@
+//! The circuit breaker of one server.
+
+use std::time::{Duration, Instant};
+
+use super::{CircuitBreaker, Health};
+
+/// The circuit breaker of one server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Breaker {
+    /// In a row.
+    pub failures: u32,
+    pub ejections: u64,
+    ejected: Option<Ejected>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ejected {
+    /// When the next probe is due; while one is under way, when it counts as lost.
+    until: Instant,
+    /// How long a probe waited, without chance.
+    wait: Duration,
+    is_probing: bool,
+}
+
+impl Breaker {
+    pub(super) fn is_ejected(&self) -> bool {
+        self.ejected.is_some()
+    }
+
+    /// Does nothing have to be remembered of it?
+    pub(super) fn is_untroubled(&self) -> bool {
+        self.failures == 0 && self.ejected.is_none()
+    }
+
+    pub(super) fn health(&self) -> Health {
+        match self.ejected {
+            None => Health::Up,
+            Some(Ejected { is_probing: true, .. }) => Health::Probing,
+            Some(Ejected { until, .. }) => Health::Ejected { until },
+        }
+    }
+
+    pub(super) fn succeed(&mut self) {
+        self.failures = 0;
+        self.ejected = None;
+    }
+
+    /// Counts a failure. True: that has ejected it. Requests that were under way when it was ejected change nothing.
+    pub(super) fn fail(&mut self, settings: &CircuitBreaker, now: Instant, chance: f64) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        if self.is_ejected() || self.failures < settings.failure_limit.max(1) {
+            return false;
+        }
+        self.ejections += 1;
+        let wait = settings.retry_after.min(settings.retry_after_max);
+        self.eject(wait, now, chance);
+        true
+    }
+
+    /// True: a probe is due, and the caller is to make it.
+    pub(super) fn claim_probe(&mut self, settings: &CircuitBreaker, now: Instant) -> bool {
+        let Some(ejected) = &mut self.ejected else { return false };
+        if now < ejected.until {
+            return false;
+        }
+        ejected.is_probing = true;
+        // Whoever makes it may vanish.
+        ejected.until = after(now, settings.retry_after_max.max(PROBE_TIME_MIN));
+        true
+    }
+
+    /// A probe has failed: the next one waits longer.
+    pub(super) fn probe_failed(&mut self, settings: &CircuitBreaker, now: Instant, chance: f64) {
+        self.failures = self.failures.saturating_add(1);
+        if let Some(ejected) = self.ejected {
+            let wait = ejected.wait.saturating_mul(2).min(settings.retry_after_max);
+            self.eject(wait, now, chance);
+        }
+    }
+
+    /// `chance`: from 0 to 1.
+    fn eject(&mut self, wait: Duration, now: Instant, chance: f64) {
+        let half = wait / 2;
+        let until = after(now, half + half.mul_f64(chance.clamp(0.0, 1.0)));
+        self.ejected = Some(Ejected { until, wait, is_probing: false });
+    }
+}
+
+fn after(now: Instant, time: Duration) -> Instant {
+    now.checked_add(time).unwrap_or(now)
+}
+
+/// A probe counts as lost after this time at the earliest.
+const PROBE_TIME_MIN: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: CircuitBreaker = CircuitBreaker {
+        failure_limit: 3,
+        retry_after: Duration::from_secs(2),
+        retry_after_max: Duration::from_secs(10),
+    };
+
+    fn until(breaker: &Breaker, start: Instant) -> Duration {
+        match breaker.health() {
+            Health::Ejected { until } => until - start,
+            health => panic!("{health:?}"),
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_eject() {
+        let now = Instant::now();
+        let mut breaker = Breaker::default();
+        for _ in 0..2 {
+            assert!(!breaker.fail(&SETTINGS, now, 1.0) && !breaker.fail(&SETTINGS, now, 1.0));
+            breaker.succeed();
+        }
+        assert!(!breaker.fail(&SETTINGS, now, 1.0) && !breaker.fail(&SETTINGS, now, 1.0));
+        assert!(breaker.fail(&SETTINGS, now, 1.0));
+        assert_eq!(until(&breaker, now), Duration::from_secs(2));
+        // The rest of what was under way.
+        assert!(!breaker.fail(&SETTINGS, now + Duration::from_secs(1), 1.0));
+        assert_eq!((until(&breaker, now), breaker.ejections), (Duration::from_secs(2), 1));
+    }
+
+    #[test]
+    fn probes_come_one_by_one_and_wait_longer_and_longer() {
+        let mut now = Instant::now();
+        let mut breaker = Breaker::default();
+        assert_eq!([(); 3].map(|()| breaker.fail(&SETTINGS, now, 1.0)), [false, false, true]);
+        for wait_secs in [2, 4, 8, 10, 10] {
+            let due = now + Duration::from_secs(wait_secs);
+            assert!(!breaker.claim_probe(&SETTINGS, due - Duration::from_nanos(1)));
+            assert!(breaker.claim_probe(&SETTINGS, due));
+            assert_eq!(breaker.health(), Health::Probing);
+            assert!(!breaker.claim_probe(&SETTINGS, due + Duration::from_secs(59)));
+            now = due;
+            breaker.probe_failed(&SETTINGS, now, 1.0);
+        }
+        breaker.succeed();
+        assert!(breaker.is_untroubled());
+        // A probe that is never told of is made again.
+        assert_eq!([(); 3].map(|()| breaker.fail(&SETTINGS, now, 0.0)), [false, false, true]);
+        assert_eq!(until(&breaker, now), Duration::from_secs(1));
+        assert!(breaker.claim_probe(&SETTINGS, now + Duration::from_secs(1)));
+        assert!(breaker.claim_probe(&SETTINGS, now + Duration::from_secs(61)));
+    }
+}

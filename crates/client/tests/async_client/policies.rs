@@ -1,0 +1,199 @@
+//! Servers that are away: what becomes of requests, and what they cost.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use larder_client::async_client::AsyncBuilder;
+use larder_client::policy::{CircuitBreaker, Health};
+use larder_client::{Address, AsyncClient, Distribution, Error, FailurePolicy, Protocol};
+use larder_conformance::server::{Server, any};
+
+use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_each, start_larderd};
+
+const WELL: &str = "all is well";
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Ejects after one failure, and for ever.
+fn at_once() -> CircuitBreaker {
+    CircuitBreaker { failure_limit: 1, retry_after: LONG, retry_after_max: LONG }
+}
+
+/// Nobody listens there.
+fn nobody() -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound").to_string().parse().expect("an address")
+}
+
+fn keys() -> Vec<String> {
+    (0..200).map(|n| format!("key:{n}")).collect()
+}
+
+/// Two servers that run, and one that does not.
+fn builder(servers: &[Server], protocol: Protocol, policy: FailurePolicy) -> (AsyncBuilder, Address) {
+    let away = nobody();
+    let builder = patient(protocol).distribution(Distribution::Ketama).failure_policy(policy);
+    let builder = builder.circuit_breaker(at_once()).server(away.clone());
+    (servers.iter().fold(builder, |builder, server| builder.server(address(server))), away)
+}
+
+#[tokio::test]
+async fn keys_of_a_server_that_is_away_miss_or_move_or_fail() {
+    let servers: Vec<_> = [start_each(&[]), start_each(&[])].into_iter().flatten().collect();
+    for (policy, protocol) in [
+        (FailurePolicy::Error, Protocol::Meta),
+        (FailurePolicy::Miss, Protocol::Binary),
+        (FailurePolicy::Eject, Protocol::Meta),
+        (FailurePolicy::Failover, Protocol::Text),
+    ] {
+        let (builder, away) = builder(&servers, protocol, policy);
+        let client = builder.build();
+        let moves = matches!(policy, FailurePolicy::Eject | FailurePolicy::Failover);
+        // The first failure ejects.
+        let first = keys().into_iter().find(|key| server_of(&client, key) == away).expect("it has keys");
+        let stored = client.set(&first, "x", MINUTE).await;
+        assert_eq!(stored.is_ok(), policy == FailurePolicy::Failover, "{policy:?} {stored:?}");
+        let health = client.server_states()[0].health;
+        assert!(matches!(health, Health::Ejected { .. }), "{policy:?} {health:?}");
+        for key in keys() {
+            let is_away = server_of(&client, &key) == away;
+            match client.set(&key, &key[..], MINUTE).await {
+                Ok(()) => assert!(moves || !is_away, "{policy:?}"),
+                Err(Error::Ejected(server)) => assert!(!moves && is_away && server == away),
+                Err(error) => panic!("{policy:?} {error}"),
+            }
+            match client.get(&key).await {
+                Ok(Some(item)) => assert!(item.value == key.as_bytes() && (moves || !is_away)),
+                Ok(None) => assert!(policy == FailurePolicy::Miss && is_away, "{policy:?}"),
+                Err(Error::Ejected(_)) => assert!(policy == FailurePolicy::Error && is_away),
+                Err(error) => panic!("{policy:?} {error}"),
+            }
+        }
+        let found = client.get_many(keys()).collect().await;
+        let missing = found.items.iter().filter(|item| item.is_none()).count();
+        let of_away = keys().iter().filter(|key| server_of(&client, key) == away).count();
+        assert_eq!(missing, if moves { 0 } else { of_away }, "{policy:?}");
+        let failed: usize = found.failures.iter().map(|failure| failure.places.len()).sum();
+        assert_eq!(failed, if policy == FailurePolicy::Error { of_away } else { 0 });
+        client.flush_all(Duration::ZERO).await;
+    }
+}
+
+fn server_of(client: &AsyncClient, key: &str) -> Address {
+    client.server_of(key).expect("there are servers").address
+}
+
+/// A get of many finds out by itself that a server is away, and asks the next one within its time.
+#[tokio::test]
+async fn a_get_of_many_moves_on() {
+    let server = start_larderd(&[]);
+    for protocol in PROTOCOLS {
+        let (builder, away) = builder(&[], protocol, FailurePolicy::Failover);
+        let client = builder.server(address(&server)).build();
+        let whole = patient(protocol).server(address(&server)).build();
+        for stored in whole.set_many(keys().iter().map(|key| (key, &key[..])), MINUTE).await {
+            stored.expect(WELL);
+        }
+        let found = client.get_many(keys()).collect().await;
+        assert!(found.failures.is_empty(), "{:?}", found.failures);
+        assert!(
+            found
+                .items
+                .iter()
+                .zip(keys())
+                .all(|(item, key)| { item.as_ref().is_some_and(|item| item.value == key.as_bytes()) })
+        );
+        assert_eq!(client.server_states()[0].server.address, away);
+        let state = &client.server_states()[0];
+        assert!(state.failures >= 1 && state.ejections == 1, "{state:?}");
+    }
+}
+
+/// A server that accepts, and never answers.
+fn black_hole() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let (address, accepted) = (listener.local_addr().expect("it is bound"), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&accepted);
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming() {
+            kept.push(stream);
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (address, accepted)
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_costs_one_timeout() {
+    let (hole, connections) = black_hole();
+    let hole: Address = hole.to_string().parse().expect("an address");
+    for policy in [FailurePolicy::Error, FailurePolicy::Miss, FailurePolicy::Eject, FailurePolicy::Failover] {
+        let before = connections.load(Ordering::SeqCst);
+        let builder = AsyncClient::builder().server(hole.clone()).timeout(Duration::from_millis(100));
+        let client = builder.failure_policy(policy).circuit_breaker(at_once()).build();
+        let mut timeouts = 0;
+        for _ in 0..1000 {
+            match client.set("k", "x", MINUTE).await {
+                Err(Error::Unknown(_)) => timeouts += 1,
+                Err(Error::Ejected(_)) => {}
+                other => panic!("{policy:?} {other:?}"),
+            }
+            let read = client.get("k").await;
+            let is_hidden = policy == FailurePolicy::Miss;
+            assert!(matches!(read, Err(Error::Ejected(_))) != is_hidden, "{policy:?} {read:?}");
+        }
+        assert_eq!(timeouts, 1, "{policy:?}");
+        assert!(connections.load(Ordering::SeqCst) <= before + 1, "{policy:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_found_by_a_probe() {
+    let server = Server::start(&any().expect("it builds"), &[""; 0]).expect("it starts");
+    let (port, own) = (server.address().port().to_string(), address(&server));
+    drop(server);
+    let breaker = CircuitBreaker {
+        failure_limit: 2,
+        retry_after: Duration::from_millis(20),
+        retry_after_max: Duration::from_millis(100),
+    };
+    let builder = patient(Protocol::Meta).server(own).failure_policy(FailurePolicy::Miss);
+    let client = builder.circuit_breaker(breaker).build();
+    for _ in 0..3 {
+        assert_eq!(client.get("k").await.expect("a miss"), None);
+    }
+    assert!(client.server_states()[0].failures >= 2);
+    let _again = Server::start(&any().expect("it builds"), &["-p", &port]).expect("it starts");
+    for _ in 0..6000 {
+        if client.set("k", "x", MINUTE).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(client.get("k").await.expect(WELL).map(|item| item.value), Some(b"x".to_vec()));
+    let state = &client.server_states()[0];
+    assert_eq!((state.health, state.failures), (Health::Up, 0));
+    assert_eq!(state.ejections, 1);
+}
+
+/// A change that may have been made is not made again elsewhere.
+#[tokio::test]
+async fn failover_never_repeats_a_change() {
+    let (hole, _) = black_hole();
+    let server = start_larderd(&[]);
+    let builder = AsyncClient::builder().distribution(Distribution::Ketama);
+    let builder = builder.server(hole.to_string().parse::<Address>().expect("an address"));
+    let builder = builder.server(address(&server)).timeout(Duration::from_millis(200));
+    let client = builder.failure_policy(FailurePolicy::Failover).circuit_breaker(at_once()).build();
+    let hole: Address = hole.to_string().parse().expect("an address");
+    let key = keys().into_iter().find(|key| server_of(&client, key) == hole).expect("it has keys");
+    let error = client.incr(&key, 1).await.expect_err("nobody answers");
+    assert!(error.is_unknown(), "{error}");
+    // Later ones go to the other server.
+    let later = client.with_timeout(MINUTE);
+    assert_eq!(later.incr(&key, 1).await.expect(WELL), None);
+    later.set(&key, "1", MINUTE).await.expect(WELL);
+    assert_eq!(later.incr(&key, 1).await.expect(WELL), Some(2));
+}

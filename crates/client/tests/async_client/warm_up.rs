@@ -1,0 +1,213 @@
+//! The list of servers changes while requests are under way.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use larder_client::async_client::{AsyncBuilder, StoreOptions};
+use larder_client::client::StoreOutcome;
+use larder_client::policy::CircuitBreaker;
+use larder_client::{AsyncClient, Distribution, Error, FailurePolicy, Protocol, Servers, Ttl};
+use larder_conformance::server::{Server, larderd, reference};
+
+use crate::servers::{MINUTE, address, patient};
+
+const WELL: &str = "all is well";
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Three servers of a kind, of each kind.
+fn kinds() -> Vec<Vec<Server>> {
+    let programs = [Some(larderd().expect("it builds")), reference()];
+    let start = |program| (0..3).map(|_| Server::start(program, &[""; 0]).expect("it starts")).collect();
+    programs.iter().flatten().map(|program| start(program)).collect()
+}
+
+fn list(servers: &[Server]) -> Servers {
+    Servers(servers.iter().map(|server| address(server).into()).collect())
+}
+
+fn warm(servers: &[Server]) -> AsyncBuilder {
+    patient(Protocol::Meta).distribution(Distribution::Ketama).servers(list(servers)).warm_up(LONG)
+}
+
+fn keys() -> Vec<String> {
+    (0..300).map(|n| format!("key:{n}")).collect()
+}
+
+fn moved(before: &AsyncClient, after: &AsyncClient) -> Vec<String> {
+    keys().into_iter().filter(|key| before.server_of(key) != after.server_of(key)).collect()
+}
+
+#[tokio::test]
+async fn values_move_with_flags_and_time_to_live() {
+    for servers in kinds() {
+        let client = warm(&servers[..2]).build();
+        let (before, after) = (warm(&servers[..2]).build(), warm(&servers).build());
+        for key in keys() {
+            let ttl = if key.ends_with('7') { Ttl::Never } else { LONG.into() };
+            let options = StoreOptions { ttl, client_flags: 77, ..StoreOptions::default() };
+            client.store(&key, &key[..], options).await.expect(WELL);
+        }
+        client.set_servers(&list(&servers)).expect("the protocol can");
+        let moved = moved(&before, &after);
+        assert!(moved.len() > 30, "{}", moved.len());
+        let (one_by_one, together) = moved.split_at(moved.len() / 2);
+        for key in one_by_one {
+            let item = client.get(key).await.expect(WELL).expect("it is at the old place");
+            assert_eq!((&item.value[..], item.client_flags), (key.as_bytes(), 77));
+        }
+        let found = client.gets_many(together).collect().await;
+        assert!(found.failures.is_empty(), "{:?}", found.failures);
+        for (item, key) in found.items.iter().zip(together) {
+            let item = item.as_ref().expect("it is at the old place");
+            assert!(item.value == key.as_bytes() && item.cas.is_some());
+        }
+        // They are at the new place alone.
+        for key in &moved {
+            assert_eq!(before.get(key).await.expect(WELL), None);
+            let item = after.get_or_recache(key, Default::default()).await.expect(WELL).expect("it moved");
+            assert_eq!((&item.item.value[..], item.item.client_flags), (key.as_bytes(), 77));
+            match item.ttl {
+                None => assert!(key.ends_with('7')),
+                Some(ttl) => assert!(ttl > LONG - MINUTE * 5 && ttl <= LONG, "{ttl:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_find_what_has_moved() {
+    for servers in kinds() {
+        let (before, after) = (warm(&servers[..2]).build(), warm(&servers).build());
+        let moved = moved(&before, &after);
+        for key in &moved {
+            before.set(key, "1", MINUTE).await.expect(WELL);
+        }
+        let client = warm(&servers[..2]).build();
+        client.set_servers(&list(&servers)).expect("the protocol can");
+        let [add, incr, append, cas, touch, delete, gone, set, ..] = &moved[..] else {
+            panic!("more keys move")
+        };
+        assert_eq!(client.add(add, "2", MINUTE).await.expect(WELL), StoreOutcome::NotStored);
+        assert_eq!(client.incr(incr, 1).await.expect(WELL), Some(2));
+        assert_eq!(client.append(append, "2").await.expect(WELL), StoreOutcome::Stored);
+        let unique = client.gets(cas).await.expect(WELL).and_then(|item| item.cas).expect("it is there");
+        assert_eq!(client.cas(cas, "2", MINUTE, unique).await.expect(WELL), StoreOutcome::Stored);
+        assert!(client.touch(touch, MINUTE).await.expect(WELL));
+        assert!(client.delete(delete).await.expect(WELL));
+        client.noreply().set(set, "2", MINUTE).await.expect(WELL);
+        assert!(client.delete_many([gone]).await.pop().expect("one").expect(WELL));
+        for (key, expected) in
+            [(add, Some("1")), (incr, Some("2")), (append, Some("12")), (cas, Some("2")), (delete, None)]
+        {
+            let value = after.get(key).await.expect(WELL).map(|item| item.value);
+            assert_eq!(value.as_deref(), expected.map(str::as_bytes));
+            assert_eq!(before.get(key).await.expect(WELL), None, "nothing old is left");
+        }
+        for key in [delete, gone] {
+            assert_eq!(client.get(key).await.expect(WELL), None);
+        }
+        // What is flushed stays away.
+        client.flush_all(Duration::ZERO).await;
+        for key in &moved {
+            assert_eq!(client.get(key).await.expect(WELL), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_old_server_that_is_gone_costs_one_failure() {
+    for mut servers in kinds() {
+        let (before, after) = (warm(&servers[1..]).build(), warm(&servers[1..2]).build());
+        let moved: HashSet<_> = moved(&before, &after).into_iter().collect();
+        let breaker = CircuitBreaker { failure_limit: 1000, ..CircuitBreaker::default() };
+        let builder = warm(&servers[1..]).failure_policy(FailurePolicy::Error).circuit_breaker(breaker);
+        let client = builder.build();
+        client.set_servers(&list(&servers[1..2])).expect("the protocol can");
+        servers.truncate(2);
+        for key in &moved {
+            assert_eq!(client.get(key).await.expect("a miss"), None);
+            client.set(key, "x", MINUTE).await.expect(WELL);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_protocol_that_tells_no_ttl_has_no_warm_up() {
+    let client = AsyncClient::builder().protocol(Protocol::Binary).warm_up(LONG).build();
+    let changed = client.set_servers(&"a".parse().expect("a list"));
+    assert!(matches!(changed, Err(Error::Unsupported(_))) && client.servers().is_empty());
+}
+
+/// Each key has one writer, which counts: a reader must find no count below the last one that was acknowledged before
+/// it began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_stale_value_is_read_while_the_list_changes() {
+    for servers in kinds() {
+        let client = warm(&servers[..2]).connections(3).build();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let hits = Arc::new(AtomicU64::new(0));
+        let stale = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for n in 0..WRITERS {
+            let acknowledged = Arc::new(AtomicU64::new(0));
+            let (client, key) = (client.clone(), format!("key:{n}"));
+            tasks.push(tokio::spawn(write(client.clone(), key.clone(), n, Arc::clone(&acknowledged))));
+            for _ in 0..2 {
+                let (client, key, is_over) = (client.clone(), key.clone(), Arc::clone(&is_over));
+                let (acknowledged, hits) = (Arc::clone(&acknowledged), Arc::clone(&hits));
+                let stale = Arc::clone(&stale);
+                tokio::spawn(async move {
+                    while !is_over.load(Ordering::SeqCst) {
+                        let least = acknowledged.load(Ordering::SeqCst);
+                        let Some(item) = client.get(&key).await.expect(WELL) else { continue };
+                        let text = String::from_utf8_lossy(&item.value).into_owned();
+                        let found: u64 = text.parse().expect("a count");
+                        if found < least {
+                            let what = format!("{key}: {found} after {least} was acknowledged");
+                            stale.lock().expect("no panic").push(what);
+                        }
+                        hits.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        }
+        let flips = tokio::spawn({
+            let (client, is_over) = (client.clone(), Arc::clone(&is_over));
+            let lists = [list(&servers), list(&servers[..2])];
+            async move {
+                let mut flips = 0;
+                while !is_over.load(Ordering::SeqCst) {
+                    client.set_servers(&lists[flips % 2]).expect("the protocol can");
+                    flips += 1;
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                flips
+            }
+        });
+        for task in tasks {
+            task.await.expect(WELL);
+        }
+        is_over.store(true, Ordering::SeqCst);
+        let (flips, hits) = (flips.await.expect(WELL), hits.load(Ordering::SeqCst));
+        let stale = stale.lock().expect("no panic").clone();
+        assert!(stale.is_empty(), "{stale:?}");
+        eprintln!("{flips} changes of the list, {hits} hits");
+        assert!(flips > 1 && hits > WRITES, "{flips} {hits}");
+    }
+}
+
+async fn write(client: AsyncClient, key: String, seed: u64, acknowledged: Arc<AtomicU64>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for count in 1..=WRITES {
+        match random.u8(..4) {
+            0 => drop(client.delete(&key).await.expect(WELL)),
+            _ => client.set(&key, count.to_string(), MINUTE).await.expect(WELL),
+        }
+        acknowledged.store(count, Ordering::SeqCst);
+    }
+}
+
+const WRITERS: u64 = 12;
+const WRITES: u64 = 150;

@@ -1,0 +1,3 @@
+/* The same as libmemcachedutil-1.0/util.h. */
+#pragma once
+#include <libmemcachedutil-1.0/util.h>

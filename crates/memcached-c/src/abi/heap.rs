@@ -1,0 +1,135 @@
+//! The C heap, or what a program has replaced it with (`memcached_set_memory_allocators`).
+//!
+//! Invariant: memory is given back to the heap that it came from. Structs (`memcached_st`, lists of servers) are of
+//! `malloc`; values, results and statistics of the client's allocators.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_void};
+use std::ptr::{self, null_mut};
+
+use super::structs::{AllocatorSt, MemcachedSt};
+
+/// A client's heap.
+#[derive(Clone, Copy)]
+pub(crate) struct Heap {
+    allocators: AllocatorSt,
+    memc: *const MemcachedSt,
+}
+
+impl Heap {
+    /// The heap of a client.
+    pub(crate) fn of(memc: &MemcachedSt) -> Self {
+        Self { allocators: memc.allocators.get(), memc }
+    }
+
+    /// `malloc`'s.
+    pub(crate) fn system() -> Self {
+        Self::at(ptr::null())
+    }
+
+    /// The heap of the client at this address; null: `malloc`.
+    pub(super) fn at(memc: *const MemcachedSt) -> Self {
+        // SAFETY: it is null, or the root of a struct, which outlives it.
+        match unsafe { memc.as_ref() } {
+            Some(memc) => Self::of(memc),
+            None => Self { allocators: AllocatorSt::DEFAULT, memc },
+        }
+    }
+
+    /// New memory of this size; null: there is none.
+    pub(crate) fn allocate(&self, bytes: usize) -> *mut c_void {
+        match self.allocators.malloc {
+            Some(malloc) => malloc(self.memc, bytes, self.allocators.context),
+            None => null_mut(),
+        }
+    }
+
+    /// Larger memory with the same content; null: there is none, and the old memory stays.
+    pub(super) fn enlarge(&self, memory: *mut c_void, bytes: usize) -> *mut c_void {
+        match self.allocators.realloc {
+            Some(realloc) => realloc(self.memc, memory, bytes, self.allocators.context),
+            None => null_mut(),
+        }
+    }
+
+    /// Gives memory back; null is ignored.
+    pub(crate) fn free(&self, memory: *mut c_void) {
+        if let Some(free) = self.allocators.free
+            && !memory.is_null()
+        {
+            free(self.memc, memory, self.allocators.context);
+        }
+    }
+
+    /// A copy of these structs, which consist of numbers and pointers; null: there is no memory.
+    pub(crate) fn store<T: Copy>(&self, elements: &[T]) -> *mut T {
+        let memory = self.allocate(size_of_val(elements).max(1)).cast::<T>();
+        if !memory.is_null() {
+            // SAFETY: the memory is new and has this size; allocators align it for any type of C.
+            unsafe { ptr::copy_nonoverlapping(elements.as_ptr(), memory, elements.len()) };
+        }
+        memory
+    }
+
+    /// A copy of text, with a NUL at its end.
+    pub(crate) fn store_text(&self, text: &[u8]) -> *mut c_char {
+        self.store(&[text, b"\0"].concat()).cast()
+    }
+}
+
+/// A struct of `malloc`'s heap, all zeros; null: there is no memory.
+pub(super) fn new_struct<T>() -> *mut T {
+    // SAFETY: no precondition.
+    unsafe { libc::calloc(1, size_of::<T>()) }.cast()
+}
+
+/// Gives a struct of [`new_struct`] back.
+///
+/// # Safety
+/// It is one, and is not used any more.
+pub(super) unsafe fn free_struct<T>(memory: *mut T) {
+    // SAFETY: the caller's.
+    unsafe { libc::free(memory.cast()) };
+}
+
+impl AllocatorSt {
+    /// `malloc` and its kin.
+    pub(crate) const DEFAULT: Self = Self {
+        calloc: Some(default_calloc),
+        free: Some(default_free),
+        malloc: Some(default_malloc),
+        realloc: Some(default_realloc),
+        context: null_mut(),
+    };
+}
+
+extern "C" fn default_malloc(_: *const MemcachedSt, bytes: usize, _: *mut c_void) -> *mut c_void {
+    // SAFETY: no precondition.
+    unsafe { libc::malloc(bytes) }
+}
+
+extern "C" fn default_free(_: *const MemcachedSt, memory: *mut c_void, _: *mut c_void) {
+    // SAFETY: callers give back what the other functions returned, or null.
+    unsafe { libc::free(memory) }
+}
+
+extern "C" fn default_realloc(
+    _: *const MemcachedSt,
+    memory: *mut c_void,
+    bytes: usize,
+    _: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: callers pass what the other functions returned, or null.
+    unsafe { libc::realloc(memory, bytes) }
+}
+
+extern "C" fn default_calloc(
+    _: *const MemcachedSt,
+    count: usize,
+    bytes: usize,
+    _: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: no precondition.
+    unsafe { libc::calloc(count, bytes) }
+}

@@ -1,0 +1,286 @@
+//! Requests for items.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use larder_client::codec::{Event, Get, Outcome};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::change::refusal;
+use super::failure::Failure;
+use super::link::{Link, Tag, timespec};
+use super::{Core, Options};
+use crate::abi::Return;
+
+/// An item.
+pub(crate) struct Found<'a> {
+    /// Without the namespace.
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) client_flags: u32,
+    pub(crate) cas: u64,
+}
+
+/// The keys of a multi-get of one server, without the namespace, each after its length.
+#[derive(Default)]
+pub(super) struct Wanted {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Wanted {
+    fn push(&mut self, key: &[u8]) {
+        self.starts.push(self.bytes.len());
+        self.bytes.extend_from_slice(key);
+    }
+
+    fn key(&self, index: u32) -> &[u8] {
+        let index = index as usize;
+        let end = self.starts.get(index + 1).copied().unwrap_or(self.bytes.len());
+        self.starts.get(index).and_then(|start| self.bytes.get(*start..end)).unwrap_or_default()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.starts.len() as u32).map(|index| self.key(index))
+    }
+}
+
+/// What the next event of a multi-get was.
+enum Step {
+    Found,
+    /// The server has no more.
+    End,
+    /// Nothing that matters.
+    Other,
+    Refused(Failure),
+}
+
+impl Core {
+    /// Gets an item, which goes to `sink`.
+    pub(crate) fn get(
+        &mut self,
+        options: &Options,
+        group: Option<&[u8]>,
+        key: &[u8],
+        sink: impl FnMut(Found<'_>) -> Return,
+    ) -> Return {
+        match self.get_begun(options, group, key, sink) {
+            Ok(code) | Err(code) => code,
+        }
+    }
+
+    fn get_begun(
+        &mut self,
+        options: &Options,
+        group: Option<&[u8]>,
+        key: &[u8],
+        mut sink: impl FnMut(Found<'_>) -> Return,
+    ) -> Result<Return, Return> {
+        self.begin_fetch(options, &[key])?;
+        let first = self.place_now(options, group.unwrap_or(key));
+        let whole = self.prefixed(key);
+        let get = Get { with_cas: options.support_cas, ..Get::default() };
+        let ask = |link: &mut Link| {
+            link.request(|pipeline, output| pipeline.get(output, &get, &whole, Tag::Awaited))?;
+            link.flush(options)
+        };
+        let at = self.send_to_a_replica(options, first, ask)?;
+        let mut code = Return::NOTFOUND;
+        let mut refused = None;
+        let told = self.receive(options, at, |link| {
+            link.await_reply(options, |event| match event {
+                Event::Value(found) => {
+                    let cas = found.cas.unwrap_or(0);
+                    let value = found.bytes;
+                    code = sink(Found { key, value, client_flags: found.client_flags, cas });
+                    Ok(())
+                }
+                Event::Done(_, Outcome::Error(reply)) => {
+                    refused = Some(reply.kind);
+                    Err(refusal(options, &reply))
+                }
+                _ => Ok(()),
+            })
+        })?;
+        match told {
+            Ok(()) => Ok(code),
+            Err(failure) => Err(self.refuse(options, at, failure, refused)),
+        }
+    }
+
+    /// Sends to a key's server, or with replicas to the first of them that can be reached.
+    fn send_to_a_replica(
+        &mut self,
+        options: &Options,
+        first: usize,
+        ask: impl Fn(&mut Link) -> Result<(), Failure>,
+    ) -> Result<usize, Return> {
+        let replicas = if options.binary { options.replicas as usize } else { 0 };
+        let count = self.instances.len();
+        let start = if options.randomize_replica_read { random(replicas + 1) } else { 0 };
+        let mut code = Return::FAILURE;
+        for step in 0..=replicas {
+            let at = (first + (start + step) % (replicas + 1)) % count;
+            match self.send(options, at, &ask) {
+                Ok(()) => return Ok(at),
+                Err(error) => code = error,
+            }
+        }
+        if !options.binary && code != Return::ERRNO {
+            self.fail_at(options, first, Failure::new(code, ""));
+        }
+        Err(code)
+    }
+
+    /// Requests many items, to be fetched one by one.
+    pub(crate) fn multi_get(&mut self, options: &Options, group: Option<&[u8]>, keys: &[&[u8]]) -> Return {
+        // A key that the text protocol takes for several is no item's: libmemcached asks for it, and finds nothing.
+        let sound: Vec<&[u8]> = keys.iter().copied().filter(|key| !options.splits(key)).collect();
+        let keys = if sound.is_empty() { keys } else { &sound };
+        if let Err(code) = self.begin_fetch(options, keys) {
+            return code;
+        }
+        let of_group = group.map(|group| self.place_now(options, group));
+        let mut shares: Vec<Wanted> = Vec::new();
+        shares.resize_with(self.instances.len(), Wanted::default);
+        for key in keys {
+            let at = of_group.unwrap_or_else(|| self.place_now(options, key));
+            shares[at].push(key);
+        }
+        let get = Get { with_cas: options.support_cas, ..Get::default() };
+        let (mut sent, mut failed) = (0, None);
+        for (first, share) in shares.into_iter().enumerate().filter(|(_, share)| !share.starts.is_empty()) {
+            let whole: Vec<_> = share.keys().map(|key| self.prefixed(key)).collect();
+            let ask = |link: &mut Link| {
+                link.request(|pipeline, output| pipeline.multi_get(output, &get, &whole, Tag::Wanted))?;
+                link.flush(options)
+            };
+            match self.send_to_a_replica(options, first, ask) {
+                Ok(at) => {
+                    sent += 1;
+                    self.instances[at].wanted.push_back(share);
+                }
+                Err(code) => failed = Some(code),
+            }
+        }
+        match failed {
+            None => Return::SUCCESS,
+            // As libmemcached: servers that cannot be reached are a failure only if they are all.
+            Some(_) if sent > 0 && !options.binary => Return::SUCCESS,
+            Some(_) if sent > 0 => Return::SOME_ERRORS,
+            Some(code) => code,
+        }
+    }
+
+    /// Takes the next item of a multi-get, which goes to `sink`. `count`: how many were taken into the same result.
+    pub(crate) fn fetch(
+        &mut self,
+        options: &Options,
+        count: u64,
+        mut sink: impl FnMut(Found<'_>) -> Return,
+    ) -> Return {
+        if options.udp {
+            return Return::NOT_SUPPORTED;
+        }
+        let mut has_lost_one = false;
+        let mut last = None;
+        while let Some(at) = self.next_readable(options) {
+            match self.fetch_from(options, at, &mut sink) {
+                Ok(Step::Found) => return Return::SUCCESS,
+                Ok(Step::Other) => {}
+                Ok(Step::End) => last = Some(Return::END),
+                Ok(Step::Refused(failure)) => {
+                    let code = self.refuse(options, at, failure, None);
+                    return code;
+                }
+                Err(Return::CONNECTION_FAILURE) => has_lost_one = true,
+                Err(code) => return code,
+            }
+        }
+        match last {
+            _ if has_lost_one => Return::CONNECTION_FAILURE,
+            _ if count > 0 => Return::END,
+            _ => Return::NOTFOUND,
+        }
+    }
+
+    fn fetch_from(
+        &mut self,
+        options: &Options,
+        at: usize,
+        sink: &mut impl FnMut(Found<'_>) -> Return,
+    ) -> Result<Step, Return> {
+        let Some(wanted) = self.instances[at].wanted.pop_front() else { return Ok(Step::End) };
+        let step = self.receive(options, at, |link| {
+            link.next(options, |event| match event {
+                Event::Value(found) => {
+                    let (key, cas) = (wanted.key(found.index), found.cas.unwrap_or(0));
+                    match sink(Found { key, value: found.bytes, client_flags: found.client_flags, cas }) {
+                        Return::SUCCESS => Step::Found,
+                        code => Step::Refused(Failure::new(code, "")),
+                    }
+                }
+                Event::Done(Tag::Wanted, Outcome::Error(reply)) => Step::Refused(refusal(options, &reply)),
+                Event::Done(Tag::Wanted, _) => Step::End,
+                _ => Step::Other,
+            })
+        })?;
+        if let Step::Found | Step::Other = step {
+            self.instances[at].wanted.push_front(wanted);
+        }
+        Ok(step)
+    }
+
+    /// A server whose items are wanted, and if possible have arrived. `None`: none is left.
+    fn next_readable(&self, options: &Options) -> Option<usize> {
+        let pending: Vec<_> =
+            (0..self.instances.len()).filter(|at| !self.instances[*at].wanted.is_empty()).collect();
+        let link = |at: usize| self.instances[at].link.as_ref();
+        let first = *pending.first()?;
+        let has_input = |at: &&usize| link(**at).is_none_or(Link::has_input);
+        if let Some(at) = pending.iter().find(has_input) {
+            return Some(*at);
+        }
+        if pending.len() > 1 {
+            let mut sockets: Vec<_> = pending
+                .iter()
+                .filter_map(|at| link(*at))
+                .map(|link| PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN))
+                .collect();
+            // An error leaves all unready: the first is read, and tells.
+            let _ = poll(&mut sockets, timespec(options.poll_timeout).as_ref());
+            let ready = sockets.iter().position(|socket| !socket.revents().is_empty());
+            return Some(ready.and_then(|place| pending.get(place).copied()).unwrap_or(first));
+        }
+        Some(first)
+    }
+
+    /// Drops the items of an earlier multi-get that were not fetched.
+    fn begin_fetch(&mut self, options: &Options, keys: &[&[u8]]) -> Result<(), Return> {
+        self.begin(options)?;
+        if options.udp {
+            return Err(self.fail(options, Return::NOT_SUPPORTED, ""));
+        }
+        if keys.is_empty() {
+            return Err(self.fail(options, Return::INVALID_ARGUMENTS, "Numbers of keys provided was zero"));
+        }
+        self.check_keys(options, keys)?;
+        for at in 0..self.instances.len() {
+            if self.instances[at].response_count() > 0 {
+                // A failure closes the connection, and a new one is made.
+                let _ = self.receive(options, at, |link| {
+                    link.flush(options)?;
+                    link.drain(options)
+                });
+            }
+            self.instances[at].wanted.clear();
+        }
+        self.errors.clear();
+        Ok(())
+    }
+}
+
+/// A number below `end`, to spread reads.
+fn random(end: usize) -> usize {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    (now / 100) as usize % end.max(1)
+}

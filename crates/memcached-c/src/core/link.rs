@@ -1,0 +1,379 @@
+//! A connection of a client: requests go out when they must, replies are taken one by one.
+
+mod input;
+
+use std::io::{self, Write};
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use input::Input;
+use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
+use larder_client::{Address, Login, Stream, Tls};
+use larder_protocol::udp::{DATAGRAM_BYTES_MAX, Header};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{getsockname, sockopt};
+
+use super::Options;
+use super::failure::Failure;
+use crate::abi::Return;
+
+/// A connection.
+pub(super) struct Link {
+    socket: Socket,
+    pipeline: Pipeline<Tag>,
+    /// Requests that have not been sent.
+    output: Vec<u8>,
+    input: Input,
+    /// Milliseconds that the socket waits for a reply; negative: for ever.
+    patience: i32,
+    request_id: u16,
+    /// Bytes that were sent since something was received.
+    unanswered_bytes: usize,
+}
+
+enum Socket {
+    Stream(Stream),
+    Datagram(UdpSocket),
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// Nobody waits for its reply: a buffered store.
+    Ignored,
+    /// The caller waits.
+    Awaited,
+    /// The values of a multi-get, to be fetched.
+    Wanted,
+}
+
+impl Link {
+    /// Connects, and logs in.
+    pub(super) fn connect(
+        address: &Address,
+        options: &Options,
+        tls: Option<&Tls>,
+        login: Option<&Login>,
+    ) -> Result<Self, Failure> {
+        let protocol = if options.binary { Protocol::Binary } else { Protocol::Text };
+        let mut link = Self {
+            socket: if options.udp { datagram(address)? } else { stream(address, options, tls)? },
+            pipeline: Pipeline::new(protocol),
+            output: Vec::new(),
+            input: Input::default(),
+            patience: -1,
+            request_id: 0,
+            unanswered_bytes: 0,
+        };
+        if let Some(login) = login {
+            link.pipeline.login(&mut link.output, &login.user, &login.password, Tag::Awaited);
+            link.flush(options)?;
+            link.await_reply(options, |event| match event {
+                Event::Done(_, Outcome::Error(reply)) => Err(super::change::refusal(options, &reply)),
+                _ => Ok(()),
+            })??;
+        }
+        Ok(link)
+    }
+
+    /// Requests that wait for replies.
+    pub(super) fn due(&self) -> usize {
+        self.pipeline.len()
+    }
+
+    /// Adds a request to those that are sent next. A datagram is sent at once.
+    pub(super) fn request(
+        &mut self,
+        request: impl FnOnce(&mut Pipeline<Tag>, &mut Vec<u8>),
+    ) -> Result<(), Failure> {
+        let Socket::Datagram(socket) = &self.socket else {
+            request(&mut self.pipeline, &mut self.output);
+            return Ok(());
+        };
+        self.output.clear();
+        let header = Header { request_id: self.request_id, sequence: 0, total: 1, reserved: 0 };
+        self.output.extend_from_slice(&header.to_bytes());
+        self.request_id = self.request_id.wrapping_add(1);
+        request(&mut self.pipeline, &mut self.output);
+        let sent = match self.output.len() <= DATAGRAM_BYTES_MAX {
+            true => socket.send(&self.output).map(|_| ()).map_err(|error| Failure::of_io(&error)),
+            false => Err(Failure::new(Return::WRITE_FAILURE, "")),
+        };
+        self.output.clear();
+        sent
+    }
+
+    /// Sends what waits if it is much, and takes the replies that nobody waits for if they are many.
+    pub(super) fn flush_if_full(&mut self, options: &Options) -> Result<(), Failure> {
+        if self.output.len() >= OUTPUT_BYTES_MAX {
+            self.flush(options)?;
+        }
+        let is_over = self.due() > options.msg_watermark as usize
+            || self.unanswered_bytes > options.bytes_watermark as usize;
+        if is_over && self.due() > 0 {
+            self.flush(options)?;
+            self.drain(options)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Sends all requests.
+    pub(super) fn flush(&mut self, options: &Options) -> Result<(), Failure> {
+        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        self.unanswered_bytes = self.unanswered_bytes.saturating_add(self.output.len());
+        // What fits into the buffers of the system cannot block for a server that waits to be read.
+        let is_short = self.pipeline.len() <= 1 || self.unanswered_bytes <= SAFE_BYTES;
+        if is_short && self.output.len() <= SAFE_BYTES {
+            let sent = send_all(stream, &self.output);
+            self.output.clear();
+            return sent.map_err(|error| Failure::of_io(&error));
+        }
+        stream.set_nonblocking(true).map_err(|error| Failure::of_io(&error))?;
+        let sent = self.send_while_reading(options);
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_BYTES_MAX);
+        let Socket::Stream(stream) = &self.socket else { return sent };
+        stream.set_nonblocking(false).map_err(|error| Failure::of_io(&error))?;
+        sent
+    }
+
+    /// Sends without blocking. While the server does not read, it waits to be read itself: so replies are taken in.
+    fn send_while_reading(&mut self, options: &Options) -> Result<(), Failure> {
+        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
+        let mut sent = 0;
+        loop {
+            let written = match self.output.get(sent..) {
+                Some(rest) if !rest.is_empty() => stream.write(rest),
+                _ if stream.has_unsent() => stream.flush().map(|()| 0),
+                _ => return Ok(()),
+            };
+            match written {
+                Ok(bytes) => sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let has_room = self.input.len() < INPUT_BYTES_MAX;
+                    let read = if has_room { self.input.read(stream, 0) } else { Ok(0) };
+                    match read {
+                        Ok(0) if has_room => return Err(Failure::disconnected()),
+                        Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                            return Err(Failure::of_io(&error));
+                        }
+                        Ok(bytes) if bytes > 0 => {}
+                        _ => {
+                            let readable = if has_room { PollFlags::IN } else { PollFlags::empty() };
+                            wait(stream.as_fd(), PollFlags::OUT | readable, options.poll_timeout)?;
+                        }
+                    }
+                }
+                Err(error) => return Err(Failure::of_io(&error)),
+            }
+        }
+    }
+
+    /// Takes the next event, waiting for it.
+    pub(super) fn next<R>(
+        &mut self,
+        options: &Options,
+        take: impl FnOnce(Event<'_, Tag>) -> R,
+    ) -> Result<R, Failure> {
+        loop {
+            let unread = self.input.unread();
+            let mut rest = unread;
+            match self.pipeline.receive(&mut rest) {
+                Ok(Some(event)) => {
+                    let result = take(event);
+                    let taken = unread.len() - rest.len();
+                    self.input.take(taken);
+                    return Ok(result);
+                }
+                Ok(None) => {
+                    // A reply of which all is known may have been passed over.
+                    let taken = unread.len() - rest.len();
+                    self.input.take(taken);
+                }
+                Err(violation) => return Err(Failure::violation(&violation)),
+            }
+            self.fill(options)?;
+        }
+    }
+
+    /// Takes events until the reply to the awaited request is complete; its events go to `take`.
+    pub(super) fn await_reply<R>(
+        &mut self,
+        options: &Options,
+        mut take: impl FnMut(Event<'_, Tag>) -> R,
+    ) -> Result<R, Failure> {
+        loop {
+            let is_awaited = self.pipeline.front() == Some(&Tag::Awaited);
+            let step = self.next(options, |event| {
+                let is_done = matches!(event, Event::Done(Tag::Awaited, _));
+                let result = (is_awaited || is_done).then(|| take(event));
+                result.filter(|_| is_done)
+            })?;
+            if let Some(result) = step {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Takes and drops the replies to all requests.
+    pub(super) fn drain(&mut self, options: &Options) -> Result<(), Failure> {
+        while self.due() > 0 {
+            self.next(options, |_| ())?;
+        }
+        Ok(())
+    }
+
+    /// Is there something that has been received, and not been taken?
+    pub(super) fn has_input(&self) -> bool {
+        !self.input.unread().is_empty()
+    }
+
+    /// For `poll`.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Stream(stream) => stream.as_fd(),
+            Socket::Datagram(socket) => socket.as_fd(),
+        }
+    }
+
+    pub(super) fn source_port(&self) -> u16 {
+        let address = getsockname(self.descriptor()).ok();
+        let address = address.and_then(|address| std::net::SocketAddr::try_from(address).ok());
+        address.map_or(0, |address| address.port())
+    }
+
+    /// The sizes of the socket's buffers, for sending and for receiving.
+    pub(super) fn buffer_sizes(&self) -> Option<(usize, usize)> {
+        let socket = self.descriptor();
+        Some((sockopt::socket_send_buffer_size(socket).ok()?, sockopt::socket_recv_buffer_size(socket).ok()?))
+    }
+
+    /// Says goodbye. With `wait`, until the server has read it all.
+    pub(super) fn quit(mut self, options: &Options, wait: bool) {
+        if let Socket::Datagram(_) = self.socket {
+            return;
+        }
+        self.pipeline.quit(&mut self.output);
+        if self.flush(options).is_err() || !wait {
+            return;
+        }
+        // The server closes the connection when it is done. Replies on the way are dropped.
+        loop {
+            self.input = Input::default();
+            if self.fill(options).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads until there is more, as much as the next event needs if the rest of it is on its way.
+    fn fill(&mut self, options: &Options) -> Result<(), Failure> {
+        let Socket::Stream(stream) = &mut self.socket else {
+            return Err(Failure::new(Return::NOT_SUPPORTED, ""));
+        };
+        if options.poll_timeout == 0 {
+            return Err(Failure::new(Return::TIMEOUT, "timeout was set to zero"));
+        }
+        if self.patience != options.poll_timeout {
+            stream.set_timeout(duration(options.poll_timeout)).map_err(|error| Failure::of_io(&error))?;
+            self.patience = options.poll_timeout;
+        }
+        loop {
+            match self.input.read(stream, self.pipeline.needed_bytes()) {
+                Ok(0) => return Err(Failure::disconnected()),
+                Ok(_) => {
+                    self.unanswered_bytes = 0;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::of_io(&error)),
+            }
+        }
+    }
+}
+
+fn stream(address: &Address, options: &Options, tls: Option<&Tls>) -> Result<Socket, Failure> {
+    if options.connect_timeout == 0 {
+        return Err(Failure::new(Return::TIMEOUT, "timeout was set to zero"));
+    }
+    let tls = tls.filter(|_| !matches!(address, Address::Unix(_)));
+    let stream = Stream::connect(address, tls, duration(options.connect_timeout))
+        .map_err(|error| Failure::of_connect(&error))?;
+    let socket = stream.as_fd();
+    if !matches!(address, Address::Unix(_)) {
+        // They make a connection better, and none impossible: what the system refuses is left as it is.
+        let _ = sockopt::set_socket_keepalive(socket, options.keepalive);
+        if options.keepidle_secs > 0 {
+            let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(options.keepidle_secs.into()));
+        }
+    }
+    if let Ok(size @ 1..) = usize::try_from(options.send_size) {
+        let _ = sockopt::set_socket_send_buffer_size(socket, size);
+    }
+    if let Ok(size @ 1..) = usize::try_from(options.recv_size) {
+        let _ = sockopt::set_socket_recv_buffer_size(socket, size);
+    }
+    Ok(Socket::Stream(stream))
+}
+
+fn datagram(address: &Address) -> Result<Socket, Failure> {
+    let Address::Inet { host, port } = address else {
+        return Err(Failure::new(Return::INVALID_HOST_PROTOCOL, ""));
+    };
+    let mut failure = Failure::new(Return::HOST_LOOKUP_FAILURE, "");
+    let addresses = (host.as_str(), *port).to_socket_addrs().map_err(|error| Failure::of_connect(&error))?;
+    for address in addresses {
+        let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        match UdpSocket::bind(any).and_then(|socket| socket.connect(address).map(|()| socket)) {
+            Ok(socket) => return Ok(Socket::Datagram(socket)),
+            Err(error) => failure = Failure::of_io(&error),
+        }
+    }
+    Err(failure)
+}
+
+fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    stream.flush()
+}
+
+/// Waits until a socket is ready.
+fn wait(socket: BorrowedFd<'_>, events: PollFlags, timeout: i32) -> Result<(), Failure> {
+    match poll(&mut [PollFd::from_borrowed_fd(socket, events)], timespec(timeout).as_ref()) {
+        Ok(0) => Err(Failure::timeout()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(Failure::of_errno(error.raw_os_error(), "poll()")),
+    }
+}
+
+/// The time that `poll` waits. `None`: for ever.
+pub(super) fn timespec(timeout: i32) -> Option<Timespec> {
+    duration(timeout).and_then(|timeout| timeout.try_into().ok())
+}
+
+/// A time in milliseconds. `None`: for ever.
+fn duration(timeout: i32) -> Option<Duration> {
+    u64::try_from(timeout).ok().map(Duration::from_millis)
+}
+
+/// Requests are buffered up to this size (`MEMCACHED_MAX_BUFFER`).
+const OUTPUT_BYTES_MAX: usize = 8196;
+/// Any system takes so much of a connection without an answer.
+const SAFE_BYTES: usize = 16 << 10;
+/// So much is read before requests are sent that the server does not take.
+const INPUT_BYTES_MAX: usize = 256 << 20;

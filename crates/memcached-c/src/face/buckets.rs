@@ -1,0 +1,31 @@
+//! Virtual buckets.
+
+use super::behaviors::set_distribution;
+use super::session;
+use crate::abi::{Array, Memc, Return, export};
+use crate::core::Distribution;
+
+export! {
+    /// Forward maps are for a move of buckets that no libmemcached makes.
+    fn memcached_bucket_set(
+        memc: Memc, hosts: Array<u32>, _forward: Array<u32>, buckets: u32, _replicas: u32,
+    ) -> Return {
+        if memc.is_null() || hosts.is_null() {
+            return Return::INVALID_ARGUMENTS;
+        }
+        let old = memc.settings().map_or(Distribution::MODULA, |settings| settings.distribution.get());
+        let code = set_distribution(&memc, Distribution::VIRTUAL_BUCKET);
+        if code.is_failure() {
+            return code;
+        }
+        let Some(hosts) = hosts.slice(buckets as usize).filter(|hosts| !hosts.is_empty()) else {
+            set_distribution(&memc, old);
+            return Return::INVALID_ARGUMENTS;
+        };
+        if let Some((mut session, options)) = session(&memc) {
+            session.core.buckets = Some(hosts.into());
+            session.core.distribute(&options);
+        }
+        Return::SUCCESS
+    }
+}

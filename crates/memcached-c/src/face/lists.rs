@@ -1,0 +1,183 @@
+//! Lists of servers, and servers that are added to a client.
+
+use super::session;
+use crate::abi::{Chars, HOST_SIZE, Memc, Out, Return, ServerList, ServerSt, export};
+use crate::core::{Core, Kind, Options};
+
+export! {
+    fn memcached_servers_parse(servers: Chars) -> *mut ServerSt {
+        let servers = servers.text().map_or(&b""[..], |servers| servers.to_bytes());
+        parse(servers).address()
+    }
+
+    fn memcached_server_list_append(
+        list: ServerList, host: Chars, port: u16, error: Out<Return>,
+    ) -> *mut ServerSt {
+        append(&list, &host, port, 0, error).address()
+    }
+
+    fn memcached_server_list_append_with_weight(
+        list: ServerList, host: Chars, port: u16, weight: u32, error: Out<Return>,
+    ) -> *mut ServerSt {
+        append(&list, &host, port, weight, error).address()
+    }
+
+    fn memcached_server_list_count(list: ServerList) -> u32 {
+        list.count()
+    }
+
+    fn memcached_server_list_free(list: ServerList) {
+        list.free();
+    }
+
+    fn memcached_server_free(list: ServerList) {
+        if list.count() > 0 {
+            list.free();
+        }
+    }
+
+    /// Entries of a list have no errors.
+    fn memcached_server_error_reset(_server: ServerList) {}
+
+    fn memcached_server_push(memc: Memc, list: ServerList) -> Return {
+        if memc.is_null() && !list.servers().is_empty() {
+            return Return::INVALID_ARGUMENTS;
+        }
+        if list.servers().is_empty() {
+            return Return::SUCCESS;
+        }
+        push(&memc, list.servers().iter().map(|server| {
+            let (host, port, weight, kind) = server.parts();
+            (host, port, weight, Kind::of(kind))
+        }))
+    }
+}
+
+/// Adds servers. A weight makes a ring weighted, even one that is chosen later.
+pub(super) fn push<'h>(memc: &Memc, servers: impl Iterator<Item = (&'h [u8], u16, u32, Kind)>) -> Return {
+    let Some((mut session, mut options)) = session(memc) else { return Return::INVALID_ARGUMENTS };
+    for (host, port, weight, kind) in servers {
+        if let Err(code) = check(&mut session.core, &options, host, kind) {
+            return code;
+        }
+        session.core.add_server(host, port, weight, kind);
+        if weight > 1 {
+            session.settings.ketama_weighted.set(true);
+            options.weighted = true;
+        }
+    }
+    session.core.distribute(&options);
+    Return::SUCCESS
+}
+
+/// Adds a server. A weight makes a ring weighted that has been chosen.
+pub(super) fn add(memc: &Memc, host: &[u8], port: u16, weight: u32, kind: Kind) -> Return {
+    let Some((mut session, mut options)) = session(memc) else { return Return::INVALID_ARGUMENTS };
+    if let Err(code) = check(&mut session.core, &options, host, kind) {
+        return code;
+    }
+    session.core.add_server(host, port, weight, kind);
+    if weight > 1 && options.is_consistent() {
+        session.settings.ketama_weighted.set(true);
+        options.weighted = true;
+    }
+    session.core.distribute(&options);
+    Return::SUCCESS
+}
+
+fn check(core: &mut Core, options: &Options, host: &[u8], kind: Kind) -> Result<(), Return> {
+    if host.is_empty() || host.len() >= HOST_SIZE {
+        return Err(core.fail(options, Return::INVALID_ARGUMENTS, "Invalid hostname provided"));
+    }
+    if options.udp && kind == Kind::Unix {
+        return Err(core.fail(options, Return::INVALID_HOST_PROTOCOL, ""));
+    }
+    Ok(())
+}
+
+fn append(list: &ServerList, host: &Chars, port: u16, weight: u32, error: Out<Return>) -> ServerList {
+    let host = host.text().map_or(&b"localhost"[..], |host| host.to_bytes());
+    let appended = append_named(list, host, port, weight);
+    let is_there = !appended.servers().is_empty();
+    error.set(if is_there { Return::SUCCESS } else { Return::MEMORY_ALLOCATION_FAILURE });
+    appended
+}
+
+fn append_named(list: &ServerList, host: &[u8], port: u16, weight: u32) -> ServerList {
+    if host.is_empty() || host.len() >= HOST_SIZE {
+        list.free();
+        return ServerList::empty();
+    }
+    match (host.first(), port) {
+        (Some(b'/'), _) => list.append(host, 0, weight, Kind::Unix as u32),
+        (_, 0) => list.append(host, larder_client::address::DEFAULT_PORT, weight, Kind::Tcp as u32),
+        _ => list.append(host, port, weight, Kind::Tcp as u32),
+    }
+}
+
+/// `host[:port[:weight]]` or `host:port weight`, with commas between. Numbers end where digits do.
+fn parse(servers: &[u8]) -> ServerList {
+    let mut list = ServerList::empty();
+    let mut rest = servers;
+    while !rest.is_empty() {
+        let (entry, after) = split(rest, b',').unwrap_or((rest, b""));
+        let (host, port, weight) = parse_entry(entry);
+        let host = if host.is_empty() { b"localhost" } else { host };
+        list = append_named(&list, host, port, weight);
+        rest = match after {
+            [space, after @ ..] if space.is_ascii_whitespace() => after,
+            after => after,
+        };
+    }
+    list
+}
+
+fn parse_entry(entry: &[u8]) -> (&[u8], u16, u32) {
+    let bracket = split(entry, b'[').and_then(|(before, inner)| {
+        let (address, _) = split(inner, b']')?;
+        Some(before.len() + address.len() + 2)
+    });
+    let start = bracket.unwrap_or(0);
+    let Some((host_rest, numbers)) = entry.get(start..).and_then(|tail| split(tail, b':')) else {
+        return (entry, 0, 0);
+    };
+    let host = entry.get(..start + host_rest.len()).unwrap_or(entry);
+    let weight =
+        split(numbers, b' ').or_else(|| split(numbers, b':')).map_or(0, |(_, weight)| number(weight));
+    (host, number(numbers) as u16, weight as u32)
+}
+
+fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == separator)?;
+    Some((bytes.get(..at)?, bytes.get(at + 1..)?))
+}
+
+/// A number as `strtoul` reads it, without a sign.
+fn number(text: &[u8]) -> u64 {
+    let text = text.trim_ascii_start();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // As memcached_servers_parse of libmemcached 1.1.4 reads them.
+    #[test]
+    fn entries_have_hosts_ports_and_weights() {
+        for (entry, expected) in [
+            (&b"localhost"[..], (&b"localhost"[..], 0, 0)),
+            (b"a:1", (b"a", 1, 0)),
+            (b"a:1:7", (b"a", 1, 7)),
+            (b"b:2 9", (b"b", 2, 9)),
+            (b"[::1]:5", (b"[::1]", 5, 0)),
+            (b"[::1]:5:2", (b"[::1]", 5, 2)),
+            (b"[::1]", (b"[::1]", 0, 0)),
+            (b"/tmp/sock", (b"/tmp/sock", 0, 0)),
+            (b"a:x", (b"a", 0, 0)),
+        ] {
+            assert_eq!(parse_entry(entry), expected, "{}", entry.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Stores, deletions, expiry.
+
+use larder_client::codec::Mode;
+
+use super::query;
+use crate::abi::{Chars, Memc, Return, export};
+use crate::core::Operation;
+
+/// Stores: `memcached_NAME` and `memcached_NAME_by_key`.
+macro_rules! stores {
+    ($($name:ident, $by_key:ident: $mode:ident;)*) => {
+        export! {$(
+            fn $name(
+                memc: Memc, key: Chars, key_length: usize, value: Chars, value_length: usize, expiration: i64,
+                flags: u32,
+            ) -> Return {
+                let (key, value) = (key.bytes(key_length), value.bytes(value_length));
+                change(&memc, key, key, &store(Mode::$mode, value, expiration, flags, None))
+            }
+
+            fn $by_key(
+                memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, value: Chars,
+                value_length: usize, expiration: i64, flags: u32,
+            ) -> Return {
+                let (key, value) = (key.bytes(key_length), value.bytes(value_length));
+                let operation = store(Mode::$mode, value, expiration, flags, None);
+                change(&memc, group.bytes(group_length), key, &operation)
+            }
+        )*}
+    };
+}
+
+stores! {
+    memcached_set, memcached_set_by_key: Set;
+    memcached_add, memcached_add_by_key: Add;
+    memcached_replace, memcached_replace_by_key: Replace;
+    memcached_append, memcached_append_by_key: Append;
+    memcached_prepend, memcached_prepend_by_key: Prepend;
+}
+
+export! {
+    fn memcached_cas(
+        memc: Memc, key: Chars, key_length: usize, value: Chars, value_length: usize, expiration: i64, flags: u32,
+        cas: u64,
+    ) -> Return {
+        let (key, value) = (key.bytes(key_length), value.bytes(value_length));
+        change(&memc, key, key, &compare(&memc, value, expiration, flags, cas))
+    }
+
+    fn memcached_cas_by_key(
+        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, value: Chars,
+        value_length: usize, expiration: i64, flags: u32, cas: u64,
+    ) -> Return {
+        let operation = compare(&memc, value.bytes(value_length), expiration, flags, cas);
+        change(&memc, group.bytes(group_length), key.bytes(key_length), &operation)
+    }
+
+    fn memcached_delete(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
+        let key = key.bytes(key_length);
+        delete(&memc, key, key, expiration)
+    }
+
+    fn memcached_delete_by_key(
+        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, expiration: i64,
+    ) -> Return {
+        delete(&memc, group.bytes(group_length), key.bytes(key_length), expiration)
+    }
+
+    fn memcached_touch(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
+        let key = key.bytes(key_length);
+        change(&memc, key, key, &Operation::Touch { exptime: expiration })
+    }
+
+    fn memcached_touch_by_key(
+        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, expiration: i64,
+    ) -> Return {
+        let operation = Operation::Touch { exptime: expiration };
+        change(&memc, group.bytes(group_length), key.bytes(key_length), &operation)
+    }
+
+    fn memcached_exist(memc: Memc, key: Chars, key_length: usize) -> Return {
+        let key = key.bytes(key_length);
+        change(&memc, key, key, &Operation::Exist)
+    }
+
+    fn memcached_exist_by_key(
+        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize,
+    ) -> Return {
+        change(&memc, group.bytes(group_length), key.bytes(key_length), &Operation::Exist)
+    }
+}
+
+fn store(mode: Mode, value: &[u8], exptime: i64, client_flags: u32, compare: Option<u64>) -> Operation<'_> {
+    Operation::Store { mode, value, exptime, client_flags, compare }
+}
+
+/// In the binary protocol, 0 compares with nothing: it replaces.
+fn compare<'v>(memc: &Memc, value: &'v [u8], exptime: i64, client_flags: u32, cas: u64) -> Operation<'v> {
+    let is_binary =
+        memc.settings().is_some_and(|settings| settings.flags.get().has(crate::abi::Flag::BinaryProtocol));
+    match is_binary && cas == 0 {
+        true => store(Mode::Replace, value, exptime, client_flags, None),
+        false => store(Mode::Set, value, exptime, client_flags, Some(cas)),
+    }
+}
+
+pub(super) fn change(memc: &Memc, group: &[u8], key: &[u8], operation: &Operation<'_>) -> Return {
+    match query(memc) {
+        Some((mut session, options)) => session.core.change(&options, group, key, operation).code,
+        None => Return::INVALID_ARGUMENTS,
+    }
+}
+
+fn delete(memc: &Memc, group: &[u8], key: &[u8], expiration: i64) -> Return {
+    let trigger = memc.settings().and_then(|settings| settings.delete_trigger.get());
+    let code = {
+        let Some((mut session, options)) = query(memc) else { return Return::INVALID_ARGUMENTS };
+        let core = &mut session.core;
+        if let Err(code) = core.begin(&options).and_then(|()| core.check_keys(&options, &[key])) {
+            return code;
+        }
+        let refusal = match (expiration, trigger) {
+            (1.. | ..0, _) => "Memcached server version does not allow expiration of deleted items",
+            (0, Some(_)) if options.buffering => "Delete triggers cannot be used if buffering is enabled",
+            (0, Some(_)) if !options.replying => {
+                "Delete triggers cannot be used if MEMCACHED_BEHAVIOR_NOREPLY is set"
+            }
+            _ => "",
+        };
+        if !refusal.is_empty() {
+            return core.fail(&options, Return::INVALID_ARGUMENTS, refusal);
+        }
+        core.change(&options, group, key, &Operation::Delete).code
+    };
+    if let Some(trigger) = trigger.filter(|_| code == Return::SUCCESS) {
+        trigger(memc.address(), key.as_ptr().cast(), key.len());
+    }
+    code
+}
