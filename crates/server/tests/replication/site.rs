@@ -197,11 +197,6 @@ impl Cluster {
         &self.servers[site]
     }
 
-    /// Where a site has its store.
-    pub(crate) fn store(&self, site: usize) -> std::path::PathBuf {
-        self.folder.file(&format!("store{site}"))
-    }
-
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
