@@ -1,8 +1,8 @@
 // Asks as spymemcached and the Whalin client were asked when they were compared in 2008: threads that share one client,
 // 90 % bulk gets, 10 % sets, each waited for.
 //
-// java -cp 'lib/*' Bench.java spymemcached|whalin HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES KEYS_PER_GET SECS \
-//     THREADS...
+// java -cp 'lib/*' Bench.java spymemcached|whalin HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES KEYS_PER_GET \
+//     SECS THREADS...
 //
 // Stores all objects, warms up, says "ready", and then a line for each number of threads:
 // THREADS OPERATIONS_PER_SEC SET_MILLIS GET_MILLIS CPU_SECS_PER_SEC MISSES
