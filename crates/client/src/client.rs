@@ -12,6 +12,7 @@ pub use multi::MultiGet;
 pub(crate) use statistics::Statistics;
 
 use larder_protocol::KEY_BYTES_MAX;
+use larder_protocol::command::VALUE_BYTES_MAX;
 
 use crate::codec::{
     Arith, Delete, Event, Get, Mode, Outcome, Pipeline, Protocol, Store, Touch, Value, Violation,
@@ -218,6 +219,11 @@ impl Client {
     /// # Errors
     /// See [`Client`].
     pub fn store(&mut self, store: &Store<'_>) -> Result<StoreOutcome, Error> {
+        let value_bytes = store.value.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        // The binary protocol announces 32 bits of it: the rest would be read as requests.
+        if value_bytes > VALUE_BYTES_MAX as usize {
+            return Err(Error::ValueTooLarge { value_bytes });
+        }
         self.change(
             store.key,
             |pipeline, output| pipeline.store(output, store, Some(())),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use larder_client::codec::{ErrorKind, Protocol, ViolationKind};
+use larder_client::codec::{ErrorKind, Protocol, Store, ViolationKind};
 use larder_client::{Address, Client, Error};
 
 /// A client of a server that hands each connection, with its number from 0, to `serve`. It waits for a minute.
@@ -151,5 +151,18 @@ fn a_server_of_another_protocol_is_found_out() {
         let mut client = Client::builder().server(address).protocol(protocol).build();
         let error = client.get("a").expect_err("that is no memcached");
         assert!(matches!(error, Error::Violation(_)), "{protocol:?} {error}");
+    }
+}
+
+/// Two GiB, of which a protocol with 32 bits for the length would announce a part, and send the rest as requests.
+#[test]
+fn a_value_too_large_for_the_protocol_is_not_sent() {
+    let part = vec![b'x'; 1 << 20];
+    let parts = vec![&part[..]; 2048];
+    for protocol in [Protocol::Text, Protocol::Meta, Protocol::Binary] {
+        let nobody = "127.0.0.1:1".parse::<Address>().expect("an address");
+        let mut client = Client::builder().server(nobody).protocol(protocol).build();
+        let store = Store { key: b"key", value: &parts, ..Store::default() };
+        assert!(matches!(client.store(&store), Err(Error::ValueTooLarge { value_bytes: 0x8000_0000 })));
     }
 }

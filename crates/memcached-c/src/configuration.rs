@@ -36,15 +36,15 @@ export! {
 
 /// Applies a configuration string, and then the file that it names.
 pub(crate) fn apply(memc: &Memc, string: &[u8]) -> Return {
-    let code = parser::parse(memc, string);
+    let code = parser::parse(memc, string, 0);
     match memc.read(|core| core.configuration_file.clone()).flatten() {
-        Some(file) if code.is_success() => load(memc, &file),
+        Some(file) if code.is_success() => load(memc, &file, 0),
         _ => code,
     }
 }
 
 /// Applies a file of configuration strings, one a line.
-pub(crate) fn load(memc: &Memc, file: &CStr) -> Return {
+pub(crate) fn load(memc: &Memc, file: &CStr, depth: u32) -> Return {
     let name = file.to_string_lossy();
     let text = match fs::read(name.as_ref()) {
         Ok(text) => text,
@@ -55,7 +55,7 @@ pub(crate) fn load(memc: &Memc, file: &CStr) -> Return {
     };
     let mut code = Return::INVALID_ARGUMENTS;
     for line in text.split_inclusive(|byte| *byte == b'\n').filter(|line| *line != b"\n") {
-        code = parser::parse(memc, line);
+        code = parser::parse(memc, line, depth);
         if code.is_failure() {
             return code;
         }

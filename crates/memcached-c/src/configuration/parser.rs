@@ -9,10 +9,11 @@ use crate::core::Distribution;
 use crate::face::behaviors::{self, Behavior};
 use crate::face::{callbacks, clients, fail, servers, session};
 
-/// Applies a configuration string.
-pub(super) fn parse(memc: &Memc, string: &[u8]) -> Return {
+/// Applies a configuration string. `depth`: how many files have included the one that it is in.
+pub(super) fn parse(memc: &Memc, string: &[u8], depth: u32) -> Return {
     let mut parser = Parser {
         memc,
+        depth,
         scanner: Scanner::new(string),
         previous: None,
         has_hash: false,
@@ -24,6 +25,9 @@ pub(super) fn parse(memc: &Memc, string: &[u8]) -> Return {
     }
 }
 
+/// A file that includes itself ends here.
+const DEPTH_MAX: u32 = 16;
+
 /// Why a string cannot be applied.
 enum Wrong {
     Abort(String),
@@ -31,6 +35,7 @@ enum Wrong {
 
 struct Parser<'a> {
     memc: &'a Memc,
+    depth: u32,
     scanner: Scanner<'a>,
     /// The last word that is not a name, a number or a mark.
     previous: Option<Token<'a>>,
@@ -78,7 +83,7 @@ impl<'a> Parser<'a> {
                     return Err(self.unexpected(space, "' '"));
                 }
                 let file = self.string()?;
-                if load(self.memc, &file).is_failure() {
+                if self.depth >= DEPTH_MAX || load(self.memc, &file, self.depth + 1).is_failure() {
                     return Err(Wrong::Abort("Failed to parse configuration file".into()));
                 }
             }

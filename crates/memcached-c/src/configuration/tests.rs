@@ -87,3 +87,11 @@ fn no_beginning_of_a_string_is_too_much() {
         told(&whole[end..]);
     }
 }
+
+#[test]
+fn a_file_that_includes_itself_is_an_error() {
+    let path = std::env::temp_dir().join(format!("larder-include-{}", std::process::id()));
+    fs::write(&path, format!("INCLUDE \"{}\"\n", path.display())).expect("it can be written");
+    assert_ne!(told(&format!("INCLUDE \"{}\"", path.display())).0, 0);
+    fs::remove_file(&path).expect("it is there");
+}

@@ -5,7 +5,7 @@ mod input;
 use std::io::{self, Write};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use input::Input;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
@@ -267,7 +267,8 @@ impl Link {
             return;
         }
         // The server closes the connection when it is done. Replies on the way are dropped.
-        loop {
+        let deadline = Deadline::after(options.poll_timeout);
+        while !deadline.has_passed() {
             self.input = Input::default();
             if self.fill(options).is_err() {
                 return;
@@ -287,6 +288,7 @@ impl Link {
             stream.set_timeout(duration(options.poll_timeout)).map_err(|error| Failure::of_io(&error))?;
             self.patience = options.poll_timeout;
         }
+        let deadline = Deadline::after(options.poll_timeout);
         loop {
             match self.input.read(stream, self.pipeline.needed_bytes()) {
                 Ok(0) => return Err(Failure::disconnected()),
@@ -294,10 +296,29 @@ impl Link {
                     self.unanswered_bytes = 0;
                     return Ok(());
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A signal: the socket would wait all of its time again.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if deadline.has_passed() {
+                        return Err(Failure::timeout());
+                    }
+                }
                 Err(error) => return Err(Failure::of_io(&error)),
             }
         }
+    }
+}
+
+/// When a wait has to end.
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// So many milliseconds from now; negative: never.
+    fn after(timeout: i32) -> Self {
+        Self(duration(timeout).and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    fn has_passed(&self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn reset(memc: &Memc) -> Return {
         settings.query_id.set(query_id);
     }
     match file {
-        Some(file) => configuration::load(memc, &file),
+        Some(file) => configuration::load(memc, &file, 0),
         None => Return::SUCCESS,
     }
 }

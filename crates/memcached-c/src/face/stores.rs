@@ -1,8 +1,9 @@
 //! Stores, deletions, expiry.
 
 use larder_client::codec::Mode;
+use larder_protocol::command::VALUE_BYTES_MAX;
 
-use super::query;
+use super::{fail, query};
 use crate::abi::{Chars, Memc, Return, export};
 use crate::core::Operation;
 
@@ -14,17 +15,20 @@ macro_rules! stores {
                 memc: Memc, key: Chars, key_length: usize, value: Chars, value_length: usize, expiration: i64,
                 flags: u32,
             ) -> Return {
-                let (key, value) = (key.bytes(key_length), value.bytes(value_length));
-                change(&memc, key, key, &store(Mode::$mode, value, expiration, flags, None))
+                let key = key.bytes(key_length);
+                with_value(&memc, &value, value_length, |value| {
+                    change(&memc, key, key, &store(Mode::$mode, value, expiration, flags, None))
+                })
             }
 
             fn $by_key(
                 memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, value: Chars,
                 value_length: usize, expiration: i64, flags: u32,
             ) -> Return {
-                let (key, value) = (key.bytes(key_length), value.bytes(value_length));
-                let operation = store(Mode::$mode, value, expiration, flags, None);
-                change(&memc, group.bytes(group_length), key, &operation)
+                let (group, key) = (group.bytes(group_length), key.bytes(key_length));
+                with_value(&memc, &value, value_length, |value| {
+                    change(&memc, group, key, &store(Mode::$mode, value, expiration, flags, None))
+                })
             }
         )*}
     };
@@ -43,16 +47,20 @@ export! {
         memc: Memc, key: Chars, key_length: usize, value: Chars, value_length: usize, expiration: i64, flags: u32,
         cas: u64,
     ) -> Return {
-        let (key, value) = (key.bytes(key_length), value.bytes(value_length));
-        change(&memc, key, key, &compare(&memc, value, expiration, flags, cas))
+        let key = key.bytes(key_length);
+        with_value(&memc, &value, value_length, |value| {
+            change(&memc, key, key, &compare(&memc, value, expiration, flags, cas))
+        })
     }
 
     fn memcached_cas_by_key(
         memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, value: Chars,
         value_length: usize, expiration: i64, flags: u32, cas: u64,
     ) -> Return {
-        let operation = compare(&memc, value.bytes(value_length), expiration, flags, cas);
-        change(&memc, group.bytes(group_length), key.bytes(key_length), &operation)
+        let (group, key) = (group.bytes(group_length), key.bytes(key_length));
+        with_value(&memc, &value, value_length, |value| {
+            change(&memc, group, key, &compare(&memc, value, expiration, flags, cas))
+        })
     }
 
     fn memcached_delete(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
@@ -87,6 +95,14 @@ export! {
         memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize,
     ) -> Return {
         change(&memc, group.bytes(group_length), key.bytes(key_length), &Operation::Exist)
+    }
+}
+
+/// Passes a value on, if any protocol can announce so many bytes.
+fn with_value(memc: &Memc, value: &Chars, length: usize, then: impl FnOnce(&[u8]) -> Return) -> Return {
+    match u32::try_from(length) {
+        Ok(0..=VALUE_BYTES_MAX) => then(value.bytes(length)),
+        _ => fail(memc, Return::E2BIG, ""),
     }
 }
 
