@@ -122,6 +122,10 @@ const LINES: &[(&str, &str)] = &[
         "The file of --namespaces lets no client change keys with this prefix.",
     ),
     (
+        "SERVER_ERROR read-only for maintenance",
+        "An operator has told the server to refuse changes for now: larder read-only status ADDRESS. Reads go on.",
+    ),
+    (
         "SERVER_ERROR new site takes no changes before it has heard all others",
         "Reads go on. stats replication says which peer is not connected, or is still copied: see docs/replication.md.",
     ),

@@ -162,7 +162,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
         prepared: Option<Prepared<'t>>,
         value: Value<'_>,
     ) -> Done {
-        if request.command.is_change() {
+        // What the home of its key has run already is answered.
+        if request.command.is_change() && self.store.answer.is_none() {
             return self.refuse_for_maintenance(request);
         }
         let command = match request.command {
@@ -245,6 +246,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// Executes a command of another site's client, as the home of its key.
     pub(crate) fn execute_as_home(&mut self, command: Command<'_>, value: &[u8]) -> Answered<'t> {
+        if self.cx.shared.observers.is_read_only() {
+            return Ok(Reply::Error(self.maintenance()));
+        }
         match command {
             Command::Store(store) => self.store(store, None, Value::Whole(value)),
             Command::Arith(arith) => self.arith(arith, None),

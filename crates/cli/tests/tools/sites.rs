@@ -21,6 +21,13 @@ impl Pair {
         let listens = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
         let mut pair = Self { folder, listens, servers: Vec::new() };
         pair.servers = (0..2).map(|site| pair.start_site(site)).collect();
+        for server in &pair.servers {
+            // Until it has heard the other one it takes no changes.
+            let takes_changes = |line: &str| line.contains("takes_changes") && line.ends_with("yes");
+            larder_conformance::server::eventually(|| {
+                ok(server, &["stat", "replication"]).lines().any(takes_changes)
+            });
+        }
         pair
     }
 

@@ -141,10 +141,12 @@ pub struct CopyRead {
 #[derive(Debug)]
 enum Phase {
     Handshake,
-    /// The subscriber may ask for the log, or for a copy.
+    /// The subscriber may ask for the log.
     Idle,
     Admitting(Cursor),
     Streaming(Stream),
+    /// The subscriber may ask for a copy.
+    CopyOffered,
     BeginningCopy,
     Copying(Copying),
     /// The other side pulls no log.
@@ -300,7 +302,7 @@ impl Publisher {
                 self.pump();
             }
             Admission::Copy(reason) => {
-                self.phase = Phase::Idle;
+                self.phase = Phase::CopyOffered;
                 self.channel.send(&Message::CopyNeeded(reason));
             }
             Admission::Refused(refusal) => {
@@ -523,7 +525,7 @@ impl End for Publisher {
             (Message::Compare(ask), Phase::Streaming(_)) if self.protocol >= PROTOCOL_COMPARES => {
                 self.receive_ask(&ask)?;
             }
-            (Message::CopyRequest { start, position }, Phase::Idle) => {
+            (Message::CopyRequest { start, position }, Phase::CopyOffered) => {
                 self.phase = Phase::BeginningCopy;
                 let interrupted = (start != 0).then(|| (start, position.to_vec()));
                 self.channel.act(PublisherAction::BeginCopy { site, interrupted });

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use larder_replication::link::{Publisher, PublisherAction};
+use larder_replication::members::Standing;
 use larder_replication::wire::Side;
 
 use super::Site;
@@ -30,7 +31,8 @@ pub(super) fn serve(
     let mut input = vec![0; INPUT_BYTES];
     let mut pause = PAUSE_MIN;
     while !publisher.is_closed() {
-        if site.is_stopping() {
+        let is_removed = site.live(peer).is_some_and(|position| position.standing == Standing::Removed);
+        if site.is_stopping() || is_removed {
             publisher.stop();
         }
         let mut is_busy = served.work(&mut publisher)?;

@@ -49,6 +49,7 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
             continue;
         }
         connections.fetch_add(1, SeqCst);
+        let held = Arc::clone(&connections);
         let (shared, site, connections) = (Arc::clone(shared), Arc::clone(site), Arc::clone(&connections));
         let serve = move || {
             if let Err(error) = serve(stream, &shared, &site) {
@@ -59,7 +60,10 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
         threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
         match Builder::new().name("larder-publish".into()).spawn(serve) {
             Ok(thread) => threads.push(thread),
-            Err(error) => tracing::error!("a peer has no thread: {error}"),
+            Err(error) => {
+                held.fetch_sub(1, SeqCst);
+                tracing::error!("a peer has no thread: {error}");
+            }
         }
     }
     for thread in threads {
@@ -391,7 +395,7 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
 }
 
 /// Seven peers, and what is left of their connections before.
-const CONNECTIONS_MAX: usize = 32;
+const CONNECTIONS_MAX: usize = 64;
 const ACCEPT_MAX: Duration = Duration::from_secs(60);
 /// After a failure.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);

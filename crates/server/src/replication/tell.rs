@@ -80,8 +80,7 @@ impl<'s> Teller<'s> {
                     if to == after {
                         continue;
                     }
-                    self.cursor.sequences[shard] = to;
-                    self.tell_marks(shard as u8, &marks, to, publisher, now);
+                    self.cursor.sequences[shard] = self.tell_marks(shard as u8, &marks, to, publisher, now);
                 }
                 Read::Gap => self.tell_gap(publisher, now),
             }
@@ -93,22 +92,30 @@ impl<'s> Teller<'s> {
         is_busy
     }
 
-    fn tell_marks(&mut self, shard: u8, marks: &[Mark], to: u64, publisher: &mut Publisher, now: Now) {
-        let (mut body, mut told) = (Vec::new(), 0);
+    /// Tells of marks up to this sequence, or until the window is full. Returns the last sequence that was told.
+    fn tell_marks(&mut self, shard: u8, marks: &[Mark], to: u64, publisher: &mut Publisher, now: Now) -> u64 {
+        let (mut body, mut told, mut last) = (Vec::new(), 0, to);
         for (at, mark) in marks.iter().enumerate() {
             let before = body.len();
             self.encode(mark, &mut body);
             told += u64::from(body.len() > before);
             // Values are of any size: what was encoded goes, so that no body is much longer than a batch.
             if body.len() >= BATCH_BYTES && at + 1 < marks.len() {
-                let to = to - (marks.len() - 1 - at) as u64;
-                self.send(shard, to, &std::mem::take(&mut body), publisher, now);
+                last = to - (marks.len() - 1 - at) as u64;
+                self.send(shard, last, &std::mem::take(&mut body), publisher, now);
+                if self.sent_bytes >= WINDOW_BYTES {
+                    break;
+                }
+                last = to;
             }
         }
         if told > 0 {
-            self.send(shard, to, &body, publisher, now);
+            if last == to {
+                self.send(shard, to, &body, publisher, now);
+            }
             self.ring.with_follower(self.site, |figures| figures.told += told);
         }
+        last
     }
 
     fn send(&mut self, shard: u8, to: u64, body: &[u8], publisher: &mut Publisher, now: Now) {

@@ -270,7 +270,7 @@ impl HomeReply {
 }
 
 /// What a home may answer; the first stands for all others. New ones come last.
-const ERRORS: [Error; 14] = [
+const ERRORS: [Error; 17] = [
     Error::StoreFailed,
     Error::HomeAway,
     Error::NonNumeric,
@@ -285,6 +285,9 @@ const ERRORS: [Error; 14] = [
     Error::OutOfMemory,
     Error::OwnVersion,
     Error::HomeSilent,
+    Error::NewSite,
+    Error::Maintenance,
+    Error::HomeBusy,
 ];
 
 /// What is left of the bytes.
