@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use load::Load;
 
 const HELP: &str = "\
-usage: larder-comparison-clients CLIENT HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES KEYS_PER_GET SECS THREADS...
+usage: larder-comparison-clients CLIENT HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES KEYS_PER_GET SECS
+           THREADS...
 
   CLIENT   larder, larder-blocking, memcache or async-memcached
 

@@ -159,7 +159,7 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "SERVER_ERROR home site did not answer and may have run this",
-        "The connection to the site that runs such commands (rmw = \"home\") ended meanwhile: look before you repeat it.",
+        "The connection to the site that runs such commands ended meanwhile: look before you repeat it.",
     ),
     (
         "SERVER_ERROR value too large for home site of this key",

@@ -37,7 +37,7 @@
 //! | twemproxy | `auto_eject_hosts`, `server_failure_limit`, `server_retry_timeout` | the same |
 //! | spymemcached | `FailureMode.Redistribute` | [`FailurePolicy::Failover`] |
 //! | | `FailureMode.Cancel` | [`FailurePolicy::Error`] |
-//! | dalli, Whalin's client, PHP's memcache | `failover`, `setFailover`, `allow_failover` | [`FailurePolicy::Failover`] |
+//! | dalli, Whalin's client, PHP's memcache | `failover`, `allow_failover` | [`FailurePolicy::Failover`] |
 //! | pymemcache | `ignore_exc` | [`FailurePolicy::Miss`], for reads |
 
 mod breaker;

@@ -423,7 +423,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "read-only",
         NoValue,
         "",
-        "refuses changes from the start, for maintenance, until larder read-only off (docs/guides/failover.md)",
+        "refuses changes, for maintenance, until larder read-only off (docs/guides/failover.md)",
         |d, _| {
             d.settings.read_only = true;
             Ok(())
@@ -587,7 +587,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "peers-file",
         Needed("<file>"),
         "",
-        "all other sites, a number and host:port a line; read again at SIGHUP: who is no longer there is not waited for",
+        "all other sites, a number and host:port a line; read again at SIGHUP",
         |d, v| {
             d.replication().peers_file = Some(v.into());
             Ok(())
@@ -609,7 +609,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "replication-silence-secs",
         Needed("<num>"),
         "604800",
-        "seconds without a word after which the others go on without a site, which has to take a copy then",
+        "seconds of silence after which the others go on without a site",
         |d, v| {
             let message = "larderd: --replication-silence-secs: 1 to 31536000";
             d.replication().silence_secs_max = number_in(v, 1..=31_536_000, message)?;
@@ -621,7 +621,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "replication-log-mib",
         Needed("<num>"),
         "4096",
-        "MiB of the log that are kept for sites that are away; one that is further behind takes a copy",
+        "MiB of the log that are kept for sites that are away",
         |d, v| {
             let mib: u64 = number_in(v, 1..=1_048_576, "larderd: --replication-log-mib: 1 to 1048576")?;
             d.replication().log_bytes_max = mib << 20;
@@ -633,7 +633,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "replication-compare-hours",
         Needed("<num>"),
         "24",
-        "so often a site compares its data with each peer's, and mends what got lost; 0: only if it is asked to",
+        "hours between comparisons of data with a peer's; 0: if asked only",
         |d, v| {
             let usage = "larderd: --replication-compare-hours: 0 to 8760";
             d.replication().compare_hours = number_in(v, 0..=8760, usage)?;
