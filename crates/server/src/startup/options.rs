@@ -249,8 +249,8 @@ impl Draft {
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
-                "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer, --peers-file and those \
-                 that \
+                "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer, --peers-file and \
+                 those that \
                  begin with --store- or --replication- need --store",
             ),
             Some(store) if store.driver == Driver::RocksDb && self.settings.drop_privileges => {

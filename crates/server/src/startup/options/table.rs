@@ -609,7 +609,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "replication-silence-secs",
         Needed("<num>"),
         "604800",
-        "seconds of silence after which the others go on without a site",
+        "seconds of silence after which others go on without a site",
         |d, v| {
             let message = "larderd: --replication-silence-secs: 1 to 31536000";
             d.replication().silence_secs_max = number_in(v, 1..=31_536_000, message)?;
@@ -633,7 +633,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "replication-compare-hours",
         Needed("<num>"),
         "24",
-        "hours between comparisons of data with a peer's; 0: if asked only",
+        "hours between comparisons with a peer; 0: if asked only",
         |d, v| {
             let usage = "larderd: --replication-compare-hours: 0 to 8760";
             d.replication().compare_hours = number_in(v, 0..=8760, usage)?;
