@@ -82,8 +82,7 @@ fn strings_are_read_as_libmemcached_reads_them() {
 #[test]
 fn no_beginning_of_a_string_is_too_much() {
     let whole = "--SERVER=host:11/?5 --SOCKET=\"/a\\\"b\" --TLS-CA=\"x y\" --HASH=MD5 INCLUDE \"/x\" \
-                 99999999999999999999999 \
-                 \u{fc}";
+                 99999999999999999999999 \u{fc}";
     for end in (0..=whole.len()).filter(|end| whole.is_char_boundary(*end)) {
         told(&whole[..end]);
         told(&whole[end..]);

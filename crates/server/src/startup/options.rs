@@ -250,8 +250,7 @@ impl Draft {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
                 "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer, --peers-file and \
-                 those that \
-                 begin with --store- or --replication- need --store",
+                 those that begin with --store- or --replication- need --store",
             ),
             Some(store) if store.driver == Driver::RocksDb && self.settings.drop_privileges => {
                 refuse("--store-engine=rocksdb and -o drop_privileges cannot be combined in this version")
