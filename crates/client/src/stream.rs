@@ -7,12 +7,13 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 pub use quiet::QuietSocket;
 use quiet::send_quietly;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, recv, socket_with};
 use rustls::{ClientConnection, StreamOwned};
 pub use tls::{Tls, TlsBuilder, TlsError};
 
@@ -54,7 +55,7 @@ impl Stream {
                 socket.set_write_timeout(None)?;
                 Ok(Self::Tls(Box::new(StreamOwned::new(session, socket))))
             }
-            (Address::Unix(path), None) => Ok(Self::Unix(UnixStream::connect(path)?)),
+            (Address::Unix(path), None) => Ok(Self::Unix(connect_unix(path)?)),
             (Address::Unix(_), Some(_)) => {
                 Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS over a unix socket"))
             }
@@ -117,6 +118,16 @@ impl Stream {
 fn is_silent(socket: impl AsFd) -> bool {
     recv(socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)
         .is_err_and(|error| error == Errno::AGAIN)
+}
+
+/// Does not wait for room among the connections that nobody has accepted: there is no limit for that wait.
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 fn connect(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {

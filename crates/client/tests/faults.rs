@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_client::codec::{ErrorKind, Protocol, Store, ViolationKind};
-use larder_client::{Address, Client, Error};
+use larder_client::{Address, Client, Error, Stream};
 
 /// A client of a server that hands each connection, with its number from 0, to `serve`. It waits for a minute.
 fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
@@ -165,4 +165,20 @@ fn a_value_too_large_for_the_protocol_is_not_sent() {
         let store = Store { key: b"key", value: &parts, ..Store::default() };
         assert!(matches!(client.store(&store), Err(Error::ValueTooLarge { value_bytes: 0x8000_0000 })));
     }
+}
+
+/// A server that accepts nobody: who finds no room is told at once, since no time limit would end the wait.
+#[test]
+fn a_full_unix_socket_is_an_error() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    let path = std::env::temp_dir().join(format!("larder-full-{}", std::process::id()));
+    let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("there are descriptors");
+    bind(&listener, &SocketAddrUnix::new(&path).expect("a path")).expect("the path is free");
+    listen(&listener, 0).expect("it is bound");
+    let connect = || Stream::connect(&Address::Unix(path.clone()), None, None);
+    let connected: Vec<_> = std::iter::repeat_with(connect).map_while(Result::ok).take(100).collect();
+    let refused = connect().map(drop).expect_err("there is no room");
+    std::fs::remove_file(&path).expect("it is there");
+    assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock, "after {}", connected.len());
 }

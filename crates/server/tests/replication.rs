@@ -129,6 +129,37 @@ fn a_read_only_site_has_what_the_others_change() {
     eventually(|| one.ask("mg key s\r\n") == "HD s3");
 }
 
+/// Who connects again and again, and knows no token, shuts no site out.
+#[test]
+fn strangers_leave_room_for_sites() {
+    let cluster = Cluster::of(2, "memory");
+    let listen = cluster.listen(0);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (filled, is_filled) = std::sync::mpsc::channel();
+        let is_over = &is_over;
+        scope.spawn(move || {
+            let mut held = std::collections::VecDeque::new();
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                held.extend(std::net::TcpStream::connect(listen));
+                if held.len() > 150 {
+                    held.pop_front();
+                    let _ = filled.send(());
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+        is_filled.recv().expect("it runs");
+        cluster.set_links(Link::Cut);
+        let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+        eventually(|| other.figures().contains(":connected no"));
+        assert_eq!(one.ask("set key 0 0 1\r\nx\r\n"), "STORED");
+        cluster.set_links(Link::Open);
+        eventually(|| other.ask("mg key s\r\n") == "HD s1");
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+}
+
 #[test]
 fn a_client_gives_no_version_of_its_own() {
     let cluster = Cluster::of(1, "memory");

@@ -206,7 +206,10 @@ impl Topology {
             compare: None,
         };
         let added = self.ask(key, &Arc::new(add), false, deadline).await;
-        if matches!(added, Ok(Reply { answer: Answer::NotStored, .. })) {
+        if matches!(
+            added,
+            Ok(Reply { answer: Answer::NotStored, .. }) | Err(Error::Connect(_) | Error::Ejected(_))
+        ) {
             return None;
         }
         let delete = Request::Delete { key: wire_key.clone(), compare, invalidate: None };

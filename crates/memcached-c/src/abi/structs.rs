@@ -16,7 +16,7 @@ pub(crate) struct MemcachedSt {
     pub(crate) distribution: Cell<u32>,
     pub(crate) hashkit: HashkitSt,
     pub(crate) server_version: Cell<u32>,
-    pub(super) number_of_hosts: Cell<u32>,
+    pub(crate) number_of_hosts: Cell<u32>,
     pub(super) servers: Cell<*const Instance>,
     pub(super) last_disconnected_server: Cell<*const Instance>,
     pub(crate) snd_timeout: Cell<i32>,

@@ -160,6 +160,7 @@ impl Core {
             (false, false) => Some(Tag::Awaited),
         };
         let sent = self.send(options, at, |link| {
+            link.is_quiet |= tag.is_none() && !options.binary;
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
         });
@@ -254,7 +255,8 @@ impl Core {
         })
     }
 
-    /// The server refused. A connection is closed if the server may have read only a part of the request.
+    /// The server refused. A connection is closed if the server may have read only a part of the request, or if the
+    /// error may be that of another request.
     pub(super) fn refuse(
         &mut self,
         options: &Options,
@@ -262,7 +264,9 @@ impl Core {
         failure: Failure,
         kind: Option<ErrorKind>,
     ) -> Return {
-        let is_doubtful = matches!(kind, Some(ErrorKind::Client | ErrorKind::UnknownCommand));
+        let is_quiet = self.instances.get(at).and_then(|instance| instance.link.as_ref());
+        let is_doubtful = is_quiet.is_some_and(|link| link.is_quiet)
+            || matches!(kind, Some(ErrorKind::Client | ErrorKind::UnknownCommand));
         if let Some(instance) = self.instances.get_mut(at)
             && (is_doubtful || (failure.code.is_fatal() && kind != Some(ErrorKind::NonNumeric)))
         {

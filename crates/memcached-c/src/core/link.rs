@@ -30,6 +30,8 @@ pub(super) struct Link {
     request_id: u16,
     /// Bytes that were sent since something was received.
     unanswered_bytes: usize,
+    /// A request was told not to be answered. An error may be meant for it, and no tag says so in text.
+    pub(super) is_quiet: bool,
 }
 
 enum Socket {
@@ -65,6 +67,7 @@ impl Link {
             patience: -1,
             request_id: 0,
             unanswered_bytes: 0,
+            is_quiet: false,
         };
         if let Some(login) = login {
             link.pipeline.login(&mut link.output, &login.user, &login.password, Tag::Awaited);

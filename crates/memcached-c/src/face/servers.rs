@@ -34,7 +34,8 @@ export! {
     }
 
     fn memcached_server_count(memc: Memc) -> u32 {
-        memc.read(|core| core.instances.len() as u32).unwrap_or(0)
+        // Also in a callback of a call that has the state.
+        memc.settings().map_or(0, |settings| settings.number_of_hosts.get())
     }
 
     fn memcached_server_instance_by_position(memc: Memc, position: u32) -> *const Instance {

@@ -1,9 +1,10 @@
 //! The log, for sites that pull it.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use larder_replication::state::{Expiry, Item, Register, State};
 use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
+use super::site::lock;
 use super::stream::PeerStream;
 use super::waiters::Until;
 use super::{Site, aside, compare, note};
@@ -29,7 +31,7 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
         Ok(waiter) => waiter,
         Err(error) => return tracing::error!("no peer is accepted: {error}"),
     };
-    let connections = Arc::new(AtomicUsize::new(0));
+    let (connections, unproven) = (Arc::new(AtomicUsize::new(0)), Arc::new(Unproven::default()));
     let mut threads = Vec::new();
     while !site.is_stopping() {
         let stream = match listener.accept() {
@@ -48,13 +50,22 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
         if connections.load(SeqCst) >= CONNECTIONS_MAX {
             continue;
         }
+        let number = match unproven.add(&stream) {
+            Ok(number) => number,
+            Err(error) => {
+                tracing::warn!("a peer cannot be accepted: {error}");
+                continue;
+            }
+        };
         connections.fetch_add(1, SeqCst);
         let held = Arc::clone(&connections);
+        let unproven = Arc::clone(&unproven);
         let (shared, site, connections) = (Arc::clone(shared), Arc::clone(site), Arc::clone(&connections));
         let serve = move || {
-            if let Err(error) = serve(stream, &shared, &site) {
+            if let Err(error) = serve(stream, &shared, &site, || unproven.remove(number)) {
                 tracing::info!("a peer's connection ends: {error}");
             }
+            unproven.remove(number);
             connections.fetch_sub(1, SeqCst);
         };
         threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
@@ -71,7 +82,34 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
     }
 }
 
-fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
+/// Connections of which it is not known yet whether they know the token. Who holds many of them shuts nobody out.
+#[derive(Default)]
+struct Unproven(Mutex<(u64, VecDeque<(u64, TcpStream)>)>);
+
+impl Unproven {
+    /// Ends the oldest one if there are too many. Returns a number for the new one. Errors: no descriptor to be had.
+    fn add(&self, stream: &TcpStream) -> io::Result<u64> {
+        let stream = stream.try_clone()?;
+        let mut connections = lock(&self.0);
+        let (last, all) = &mut *connections;
+        if all.len() >= UNPROVEN_MAX
+            && let Some((_, oldest)) = all.pop_front()
+        {
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        *last += 1;
+        all.push_back((*last, stream));
+        Ok(*last)
+    }
+
+    fn remove(&self, number: u64) {
+        lock(&self.0).1.retain(|(other, _)| *other != number);
+    }
+}
+
+/// `proven`: called once the peer has proven that it knows the token.
+fn serve(stream: TcpStream, shared: &Shared, site: &Site, proven: impl FnOnce()) -> io::Result<()> {
+    let mut proven = Some(proven);
     let mut stream = PeerStream::accepted(stream, shared, site)?;
     let mut publisher = Publisher::new(
         Arc::clone(&site.settings),
@@ -92,6 +130,11 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
         let durable = site.journal.durable();
         publisher.durable(site.store.durable_sequence());
         publisher.tick(site.now());
+        if publisher.peer().is_some()
+            && let Some(proven) = proven.take()
+        {
+            proven();
+        }
         while let Some(action) = publisher.next_action() {
             if let PublisherAction::Side(side, body) = action {
                 drop(served);
@@ -394,9 +437,41 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
     })
 }
 
-/// Seven peers, and what is left of their connections before.
-const CONNECTIONS_MAX: usize = 64;
+/// Three of each of seven peers, what is left of their connections before, and those that have proven nothing.
+const CONNECTIONS_MAX: usize = 96;
+/// Of these, without a proof.
+const UNPROVEN_MAX: usize = 32;
 const ACCEPT_MAX: Duration = Duration::from_secs(60);
 /// After a failure.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const INPUT_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_stranger_goes_when_there_are_too_many() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let unproven = Unproven::default();
+        let pair = || {
+            let client = TcpStream::connect(address).expect("it listens");
+            let (accepted, _) = listener.accept().expect("somebody connects");
+            let number = unproven.add(&accepted).expect("there are descriptors");
+            (client, accepted, number)
+        };
+        let proven = pair();
+        unproven.remove(proven.2);
+        let mut strangers: Vec<_> = (0..=UNPROVEN_MAX).map(|_| pair()).collect();
+        let (oldest, others) = strangers.split_first_mut().expect("there are some");
+        assert_eq!(oldest.0.read(&mut [0]).expect("it is closed"), 0);
+        for (client, ..) in others.iter_mut().chain([&mut { proven }]) {
+            client.set_nonblocking(true).expect("it is open");
+            let error = client.read(&mut [0]).expect_err("nobody says anything");
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        }
+    }
+}
