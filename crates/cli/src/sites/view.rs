@@ -60,6 +60,8 @@ impl View {
             };
             figures.0.insert(name.to_owned(), value.clone());
         }
+        // Nobody waits for those any more.
+        sites.retain(|_, figures| figures.text("standing") != Some("removed"));
         let site = own.text("site").and_then(|site| site.parse().ok()).unwrap_or_default();
         let left_out = own.text("left_out").unwrap_or_default().to_owned();
         let time_micros = own.number("time_us").unwrap_or_default();
@@ -141,7 +143,9 @@ impl Row<'_> {
             return Some("its clock is ahead, and its changes wait".into());
         }
         if self.peer.is_none() {
-            return Some("it pulls from this site, which is not told to pull from it (--peer)".into());
+            return Some(
+                "it pulls from this site, which is not told to pull from it (--peer, --peers-file)".into(),
+            );
         }
         if is("connected", "no") {
             let why = self.text("last_error").filter(|error| !error.is_empty());

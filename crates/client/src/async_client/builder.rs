@@ -114,7 +114,8 @@ impl AsyncBuilder {
     ///
     /// A get that finds nothing at the new place of a key moves the value from the old one, with its flags and the rest
     /// of its time to live. A change deletes at the old place first. An old server is asked no more after the first
-    /// request to it has failed. So no old value is ever read by this client.
+    /// request to it has failed. So no old value is read by this client during the warm-up. A flush ends it. A key that
+    /// returns to a server when a list shrinks again may be old there: flush such a server.
     ///
     /// Other processes should get the new list at about the same time. Those that have it already are safe from each
     /// other, but for a moment: a value that one moves while another deletes it can be read until the first has looked

@@ -45,7 +45,7 @@ impl AsyncClient {
     /// Looks the list of servers up at once and then every `interval`, in the background, until the watch or the last
     /// handle of the client is dropped. What cannot be looked up is tried again after the interval; the list stays as
     /// it is meanwhile. A configuration of a cluster that is older than the last one is a
-    /// failure once, and is taken if the next look-up has it, too.
+    /// failure.
     pub fn watch_servers(&self, source: Discovery, interval: Duration) -> ServerWatch {
         let failure = Arc::new(Mutex::new(None));
         let shared = Arc::downgrade(&self.shared);
@@ -67,10 +67,8 @@ impl AsyncClient {
     async fn follow(&self, source: &Discovery, version: &mut u64) -> Result<(), Error> {
         let found = look_up(source, &self.shared.settings, self.deadline()).await?;
         if found.version < *version {
-            let told = format!("version {} is older than {version}", found.version);
-            // A cluster that was made anew begins again: the next look-up takes what it says then.
-            *version = 0;
-            return Err(Error::Discovery(told));
+            // Told, since a cluster that was made anew begins again: it needs a new watch.
+            return Err(Error::Discovery(format!("version {} is older than {version}", found.version)));
         }
         *version = found.version;
         self.set_servers(&Servers(found.servers))

@@ -208,7 +208,8 @@ impl Topology {
         deadline: Instant,
     ) -> Result<Reply, Error> {
         if !request.goes_everywhere() {
-            return self.change_first(places, &request, is_quiet, deadline).await;
+            let deletes_copies = replication.reads == ReadRule::First;
+            return self.change_first(places, &request, is_quiet, deletes_copies, deadline).await;
         }
         let ask = |place: &usize| self.ask_place(*place, &request, is_quiet, deadline);
         let results = join_all(places.iter().map(ask)).await;
@@ -226,32 +227,45 @@ impl Topology {
         Err(if is_unknown && !error.is_unknown() { Error::Unknown(Box::new(error)) } else { error })
     }
 
-    /// At the first place that answers; the other copies are deleted before.
+    /// At the first place that answers; the other copies are deleted before, but where stores replicate each other.
     async fn change_first(
         self: &Arc<Self>,
         places: &[usize],
         request: &Arc<Request>,
         is_quiet: bool,
+        deletes_copies: bool,
         deadline: Instant,
     ) -> Result<Reply, Error> {
-        let mut failure = Error::NoServers;
+        let (mut failure, mut has_deleted) = (Error::NoServers, false);
+        let in_doubt = |error: Error, has_deleted| match has_deleted && !error.is_unknown() {
+            true => Error::Unknown(Box::new(error)),
+            false => error,
+        };
         for (index, &place) in places.iter().enumerate() {
             if self.router.is_ejected(place) {
                 failure = Error::Ejected(self.pools[place].address.clone());
                 continue;
             }
-            if let (true, Some(key)) = (request.changes_value(), request.key()) {
+            if let (true, Some(key)) = (request.changes_value() && deletes_copies, request.key()) {
+                // The other copies are all there is while this place is away.
+                if let Err(error @ (Error::Connect(_) | Error::Ejected(_))) =
+                    self.ask_place(place, &Arc::new(Request::Version), false, deadline).await
+                {
+                    failure = error;
+                    continue;
+                }
                 let delete = Request::Delete { key: key.clone(), compare: None, invalidate: None };
                 let delete = Arc::new(delete);
                 let others = places.iter().enumerate().filter(|(other, _)| *other != index);
                 join_all(others.map(|(_, other)| self.ask_place(*other, &delete, false, deadline))).await;
+                has_deleted = true;
             }
             match self.ask_place(place, request, is_quiet, deadline).await {
                 // Nothing of it was sent.
                 Err(error @ (Error::Connect(_) | Error::Ejected(_))) => failure = error,
-                asked => return asked,
+                asked => return asked.map_err(|error| in_doubt(error, has_deleted)),
             }
         }
-        Err(failure)
+        Err(in_doubt(failure, has_deleted))
     }
 }

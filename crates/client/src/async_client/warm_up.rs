@@ -143,13 +143,18 @@ impl Topology {
         if request.needs_item() {
             guard = self.move_here(old, key, wire_key, guard, stay, deadline).await;
         }
-        let mut was_deleted = false;
+        let (mut was_deleted, mut may_be_deleted) = (false, false);
         if !request.is_read() {
             let delete = Request::Delete { key: wire_key.clone(), compare: None, invalidate: None };
             let reply = warm_up.ask_old(old, delete, deadline).await;
             was_deleted = matches!(reply, Some(Reply { answer: Answer::Deleted, .. }));
+            may_be_deleted = was_deleted || reply.is_none();
         }
-        let mut reply = self.ask(key, request, is_quiet, deadline).await?;
+        let asked = self.ask(key, request, is_quiet, deadline).await;
+        let mut reply = asked.map_err(|error| match may_be_deleted && !error.is_unknown() {
+            true => Error::Unknown(Box::new(error)),
+            false => error,
+        })?;
         drop(guard);
         if was_deleted && request.is_delete() && matches!(reply.answer, Answer::NotFound) {
             reply.answer = Answer::Deleted;

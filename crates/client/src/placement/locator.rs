@@ -72,6 +72,7 @@ impl Locator {
     /// The positions of up to `count` servers, each once: the server of a key, and those that it would have if the ones
     /// before were away. On a ring they follow each other; otherwise they follow in the list.
     pub fn successors(&self, key: &[u8], count: usize) -> Vec<usize> {
+        let count = count.min(self.servers.len());
         match &self.search {
             Search::Rendezvous(nodes) => {
                 let Some(key) = self.placement.hashed(key) else { return Vec::new() };

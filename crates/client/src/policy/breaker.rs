@@ -57,6 +57,17 @@ impl Breaker {
         true
     }
 
+    /// For another router, which does not hear of a probe that is under way: the next one is due.
+    pub(super) fn without_probe(&self, settings: &CircuitBreaker) -> Self {
+        let mut breaker = self.clone();
+        if let Some(ejected) = breaker.ejected.as_mut().filter(|ejected| ejected.is_probing) {
+            ejected.is_probing = false;
+            let waits = settings.retry_after_max.max(PROBE_TIME_MIN);
+            ejected.until = ejected.until.checked_sub(waits).unwrap_or(ejected.until);
+        }
+        breaker
+    }
+
     /// True: a probe is due, and the caller is to make it.
     pub(super) fn claim_probe(&mut self, settings: &CircuitBreaker, now: Instant) -> bool {
         let Some(ejected) = &mut self.ejected else { return false };

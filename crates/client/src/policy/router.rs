@@ -83,7 +83,10 @@ impl Router {
             for (server, breaker) in servers.iter().zip(&mut state.breakers) {
                 let known = self.servers.iter().position(|known| known.address == server.address);
                 if let Some(known) = known.and_then(|position| old.breakers.get(position)) {
-                    *breaker = known.clone();
+                    *breaker = match &self.settings {
+                        Some(settings) => known.without_probe(settings),
+                        None => known.clone(),
+                    };
                 }
             }
             new.note(&mut state);

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use larder_client::codec::{Event, Get, Outcome};
+use larder_client::codec::{ErrorKind, Event, Get, Outcome};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::change::refusal;
@@ -51,7 +51,7 @@ enum Step {
     End,
     /// Nothing that matters.
     Other,
-    Refused(Failure),
+    Refused(Failure, Option<ErrorKind>),
 }
 
 impl Core {
@@ -188,10 +188,7 @@ impl Core {
                 Ok(Step::Found) => return Return::SUCCESS,
                 Ok(Step::Other) => {}
                 Ok(Step::End) => last = Some(Return::END),
-                Ok(Step::Refused(failure)) => {
-                    let code = self.refuse(options, at, failure, None);
-                    return code;
-                }
+                Ok(Step::Refused(failure, kind)) => return self.refuse(options, at, failure, kind),
                 Err(Return::CONNECTION_FAILURE) => has_lost_one = true,
                 Err(code) => return code,
             }
@@ -216,10 +213,12 @@ impl Core {
                     let (key, cas) = (wanted.key(found.index), found.cas.unwrap_or(0));
                     match sink(Found { key, value: found.bytes, client_flags: found.client_flags, cas }) {
                         Return::SUCCESS => Step::Found,
-                        code => Step::Refused(Failure::new(code, "")),
+                        code => Step::Refused(Failure::new(code, ""), None),
                     }
                 }
-                Event::Done(Tag::Wanted, Outcome::Error(reply)) => Step::Refused(refusal(options, &reply)),
+                Event::Done(Tag::Wanted, Outcome::Error(reply)) => {
+                    Step::Refused(refusal(options, &reply), Some(reply.kind))
+                }
                 Event::Done(Tag::Wanted, _) => Step::End,
                 _ => Step::Other,
             })

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use super::{fail, query, session, versions};
 use crate::abi::{Chars, Heap, Memc, Out, Return, StatArray, StatFn, StatSt, export};
+use crate::core::{Core, Options};
 
 export! {
     fn memcached_stat(memc: Memc, group: Chars, error: Out<Return>) -> *mut StatSt {
@@ -79,7 +80,14 @@ export! {
         if versions::fetch(&memc).is_fatal() {
             return super::errors::last(&memc);
         }
-        let group = group.text().map_or(Vec::new(), |group| group.to_bytes().to_vec());
+        let checked = match session(&memc) {
+            Some((mut session, options)) => checked(&mut session.core, &options, &group).map(<[u8]>::to_vec),
+            None => Err(Return::INVALID_ARGUMENTS),
+        };
+        let group = match checked {
+            Ok(group) => group,
+            Err(code) => return code,
+        };
         for at in 0..memc.read(|core| core.instances.len()).unwrap_or(0) {
             let told = {
                 let Some((mut session, options)) = session(&memc) else { return Return::INVALID_ARGUMENTS };
@@ -109,6 +117,17 @@ export! {
     }
 }
 
+/// The name of a group, which may be of several words; of null, none. Errors: it could be read as a command.
+fn checked<'g>(core: &mut Core, options: &Options, group: &'g Chars) -> Result<&'g [u8], Return> {
+    let Some(group) = group.text().map(|group| group.to_bytes()) else { return Ok(b"") };
+    let words: Vec<_> = group.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        return Err(core.fail(options, Return::BAD_KEY_PROVIDED, "Key provided was too long."));
+    }
+    core.check_keys(options, &words)?;
+    Ok(group)
+}
+
 /// Statistics of each server, and what went wrong.
 pub(super) fn fetch(memc: &Memc, group: &Chars) -> Result<(Vec<StatSt>, Return), Return> {
     let Some((mut session, options)) = query(memc) else { return Err(Return::INVALID_ARGUMENTS) };
@@ -117,18 +136,7 @@ pub(super) fn fetch(memc: &Memc, group: &Chars) -> Result<(Vec<StatSt>, Return),
     if options.udp {
         return Err(core.fail(&options, Return::NOT_SUPPORTED, ""));
     }
-    let group = match group.text().map(|group| group.to_bytes()) {
-        // A group may be of several words.
-        Some(group) => {
-            let words: Vec<_> = group.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
-            if words.is_empty() {
-                return Err(core.fail(&options, Return::BAD_KEY_PROVIDED, "Key provided was too long."));
-            }
-            core.check_keys(&options, &words)?;
-            group
-        }
-        None => b"",
-    };
+    let group = checked(core, &options, group)?;
     let mut code = Return::SUCCESS;
     let mut stats = Vec::new();
     for at in 0..core.instances.len() {

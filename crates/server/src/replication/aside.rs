@@ -118,6 +118,6 @@ impl Aside<'_> {
 }
 
 /// Between looks at what there is to tell or to answer.
-pub(super) const PAUSE_MIN: Duration = Duration::from_millis(1);
-pub(super) const PAUSE_MAX: Duration = Duration::from_millis(16);
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(16);
 const INPUT_BYTES: usize = 64 << 10;

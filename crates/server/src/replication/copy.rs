@@ -70,7 +70,6 @@ impl<'s> Copy<'s> {
             named.add(keys.into_iter())?;
             self.taken.named = named.count();
         }
-        self.taken.pieces += 1;
         self.taken.bytes += piece.body.len() as u64;
         // The last one has none: what is interrupted behind it asks for it again.
         if !piece.position.is_empty() {

@@ -15,7 +15,6 @@ use larder_replication::version::{is_version, unix_micros_of};
 use larder_replication::wire::{Gap, RingCursor, Side};
 
 use super::Site;
-use super::aside::{PAUSE_MAX, PAUSE_MIN};
 use super::ring::{Ring, unix_micros};
 use super::stream::{PeerStream, ended};
 use super::waiters::Until;
@@ -59,18 +58,18 @@ impl CachePull<'_> {
         let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
         let waiter = site.waiter()?;
         let mut input = vec![0; INPUT_BYTES];
-        let mut pause = PAUSE_MIN;
         while !subscriber.is_closed() {
             if site.is_stopping() {
                 subscriber.stop();
             }
-            match stream.read(&mut input, &waiter, Until { position: 0, timeout: pause })? {
+            match stream.read(
+                &mut input,
+                &waiter,
+                Until { position: 0, timeout: site.time_until(subscriber.deadline_micros()) },
+            )? {
                 Some(0) => return Err(ended("the peer closed the connection")),
-                Some(count) => {
-                    subscriber.receive(&input[..count], site.now());
-                    pause = PAUSE_MIN;
-                }
-                None => pause = (pause * 2).min(PAUSE_MAX),
+                Some(count) => subscriber.receive(&input[..count], site.now()),
+                None => {}
             }
             subscriber.tick(site.now());
             while let Some(action) = subscriber.next_action() {

@@ -31,7 +31,6 @@ pub(super) struct TakenCopy {
     /// The sequence that it ends with.
     pub(super) start: u64,
     /// Applied so far.
-    pub(super) pieces: u64,
     pub(super) bytes: u64,
     /// Keys that it has named, if it is to be swept.
     pub(super) named: u64,
@@ -53,17 +52,17 @@ pub(super) fn site_of_copy(name: &[u8]) -> Option<u8> {
 
 /// `None`: it is too long for a note.
 pub(super) fn encode_copy(copy: &TakenCopy) -> Option<Vec<u8>> {
-    let TakenCopy { incarnation, start, pieces, bytes, named, named_id, position } = copy;
-    let numbers = [incarnation, start, pieces, bytes, named, named_id].map(|number| number.to_le_bytes());
+    let TakenCopy { incarnation, start, bytes, named, named_id, position } = copy;
+    let numbers = [incarnation, start, bytes, named, named_id].map(|number| number.to_le_bytes());
     let encoded = [numbers.as_flattened(), position].concat();
     (encoded.len() <= NOTE_BYTES_MAX).then_some(encoded)
 }
 
 pub(super) fn decode_copy(bytes: &[u8]) -> Option<TakenCopy> {
-    let (numbers, position) = bytes.split_at_checked(48)?;
-    let [incarnation, start, pieces, bytes, named, named_id] = numbers_of(numbers)?;
+    let (numbers, position) = bytes.split_at_checked(40)?;
+    let [incarnation, start, bytes, named, named_id] = numbers_of(numbers)?;
     let position = position.to_vec();
-    let copy = TakenCopy { incarnation, start, pieces, bytes, named, named_id, position };
+    let copy = TakenCopy { incarnation, start, bytes, named, named_id, position };
     (incarnation != 0).then_some(copy)
 }
 
@@ -141,10 +140,9 @@ mod tests {
         }
         assert_eq!(decode_beat(&encode_beat(&beat)), Some(beat));
         let position = b"here".to_vec();
-        let copy =
-            TakenCopy { incarnation: 1, start: 2, pieces: 3, bytes: 4, named: 5, named_id: 6, position };
+        let copy = TakenCopy { incarnation: 1, start: 2, bytes: 4, named: 5, named_id: 6, position };
         let encoded = encode_copy(&copy).expect("it is short");
-        assert_eq!((decode_copy(&encoded), decode_copy(&encoded[..47])), (Some(copy.clone()), None));
+        assert_eq!((decode_copy(&encoded), decode_copy(&encoded[..39])), (Some(copy.clone()), None));
         assert_eq!(encode_copy(&TakenCopy { position: vec![0; 1000], ..copy }), None);
         assert_eq!(encode_copy(&TakenCopy::default()).and_then(|none| decode_copy(&none)), None);
         assert_eq!((site_of_copy(&name_of_copy(7)), site_of_copy(&name_of(7))), (Some(7), None));

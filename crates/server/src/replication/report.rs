@@ -50,8 +50,8 @@ pub(crate) struct SiteReport {
     pub(crate) unheard_secs: Option<u64>,
     /// `None`: it never pulled since the start.
     pub(crate) puller: Option<PullerFigures>,
-    /// What it lacks of this site's log.
-    pub(crate) entries_behind: u64,
+    /// What it lacks of this site's log; `None`: it has not said since the start.
+    pub(crate) entries_behind: Option<u64>,
     /// Files of the log that are kept for it.
     pub(crate) kept_bytes: u64,
 }
@@ -79,8 +79,8 @@ impl Report {
                 site: other,
                 position,
                 unheard_secs: site.unheard_secs(other),
+                entries_behind: puller.as_ref().map(|_| log_durable_sequence.saturating_sub(confirmed)),
                 puller,
-                entries_behind: log_durable_sequence.saturating_sub(confirmed),
                 kept_bytes: if is_waited_for { site.store.log_bytes_after(confirmed) } else { 0 },
             }
         });

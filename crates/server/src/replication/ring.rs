@@ -319,7 +319,7 @@ pub(super) fn unix_micros() -> u64 {
 }
 
 const SHARDS: usize = 16;
-/// All shards together have 16 MiB: about 150,000 deletions.
+/// All shards together have 16 MiB: about 100,000 deletions.
 const SHARD_BYTES_MAX: usize = 1 << 20;
 /// What a shard remembers of a version, about.
 const VERSION_BYTES: usize = 32;

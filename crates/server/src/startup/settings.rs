@@ -187,7 +187,7 @@ impl Settings {
     fn threads_beside_logs(&self) -> usize {
         let replication = self.store.as_ref().and_then(|store| store.replication.as_ref());
         let replication = replication.filter(|_| self.namespaces_file.is_some());
-        replication.map_or(0, |replication| THREADS_BESIDE_LOG * replication.peers.len())
+        replication.map_or(0, |replication| THREADS_BESIDE_LOG * replication.pullers_max())
     }
 
     /// True if it is one of several sites (`--site`).

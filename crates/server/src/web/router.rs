@@ -111,6 +111,9 @@ async fn change(uri: &Uri, state: &State) -> Reply {
         Err(Refused::Answered(Error::Maintenance)) => {
             plain(StatusCode::SERVICE_UNAVAILABLE, "the server is read-only for maintenance")
         }
+        Err(Refused::Answered(Error::NewSite)) => {
+            plain(StatusCode::SERVICE_UNAVAILABLE, "the site is new, and has not heard all others yet")
+        }
         Err(Refused::Answered(Error::StoreFull)) => {
             plain(StatusCode::INSUFFICIENT_STORAGE, "the store is full")
         }

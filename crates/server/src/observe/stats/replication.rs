@@ -63,7 +63,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         if let Some(puller) = &other.puller {
             line("pulling", &yes_no(other.is_pulling()));
             line("confirmed_sequence", &puller.confirmed);
-            line("entries_behind", &other.entries_behind);
+            line("entries_behind", &other.entries_behind.unwrap_or_default());
             line("bytes_in_flight", &puller.in_flight_bytes);
         }
         line("log_kept_bytes", &other.kept_bytes);

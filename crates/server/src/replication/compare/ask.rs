@@ -90,9 +90,15 @@ impl<'s> Comparer<'s> {
             }
             AskingStep::Judge { horizon, list } => {
                 let peer = subscriber.peer().unwrap_or_default();
-                let mut wanted = Vec::new();
+                let (mut wanted, table) = (Vec::new(), self.shared.namespaces.table());
+                // Without those that were removed.
+                let all_sites = site.members().positions().count() + 1;
                 for listed in AskingStep::listed(&list) {
-                    if self.is_wanted(&listed, horizon, peer)? {
+                    let is_known = listed.key.len() <= larder_engine::KEY_BYTES_MAX;
+                    if is_known
+                        && is_told(table.as_deref(), listed.key)
+                        && self.is_wanted(&listed, horizon, peer, all_sites)?
+                    {
                         wanted.push(listed.key.to_vec());
                     }
                 }
@@ -134,14 +140,15 @@ impl<'s> Comparer<'s> {
     }
 
     /// True if the state of a key is to be asked for.
-    fn is_wanted(&mut self, listed: &Listed<'_>, horizon: u64, peer: u8) -> io::Result<bool> {
+    fn is_wanted(
+        &mut self,
+        listed: &Listed<'_>,
+        horizon: u64,
+        peer: u8,
+        all_sites: usize,
+    ) -> io::Result<bool> {
         let site = self.site;
-        let table = self.shared.namespaces.table();
-        if listed.key.len() > larder_engine::KEY_BYTES_MAX || !is_told(table.as_deref(), listed.key) {
-            return Ok(false);
-        }
         let Some(ours) = self.ours(listed.key)? else { return Ok(false) };
-        let all_sites = site.positions().len() + 1;
         let finding = judge(listed, &ours, horizon, site.number(), peer, all_sites);
         if matches!(finding, Finding::Nothing | Finding::TheirsToMend) {
             return Ok(false);

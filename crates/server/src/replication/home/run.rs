@@ -73,9 +73,6 @@ impl<'s> Runner<'s> {
         let Some(persistence) = self.shared.persistence.as_ref().filter(|_| position != 0) else {
             return reply;
         };
-        if persistence.outcome(position) == Outcome::Pending {
-            self.site.wait_durable(position);
-        }
         match persistence.outcome(position) {
             Outcome::Done => reply,
             Outcome::Lost => HomeReply::Error(persistence.loss()),

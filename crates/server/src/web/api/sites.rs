@@ -1,5 +1,6 @@
 //! `/api/sites`: this site, and the others. `null` without `--site`.
 
+use larder_replication::members::Standing;
 use serde::Serialize;
 
 use crate::replication::report::{PeerReport, Report, SiteReport, standing_name};
@@ -43,7 +44,9 @@ pub(super) fn sites(state: &State) -> Option<Sites> {
     let report = Report::read(&state.shared)?;
     let unknown =
         report.peers.iter().filter(|peer| peer.figures.site == 0).map(|peer| Site::of(Some(peer), None));
-    let known = report.sites.iter().map(|site| {
+    let is_removed =
+        |site: &&SiteReport| site.position.is_some_and(|position| position.standing == Standing::Removed);
+    let known = report.sites.iter().filter(|site| !is_removed(site)).map(|site| {
         let peer = report.peers.iter().find(|peer| peer.figures.site == site.site);
         Site::of(peer, Some(site))
     });
@@ -73,7 +76,7 @@ impl Site {
             last_error: figures.map(|figures| figures.last_error.clone()).filter(|error| !error.is_empty()),
             standing: site.and_then(|site| Some(standing_name(site.position?.standing))),
             is_pulling: site.is_some_and(SiteReport::is_pulling),
-            entries_behind: site.filter(|site| site.puller.is_some()).map(|site| site.entries_behind),
+            entries_behind: site.and_then(|site| site.entries_behind),
             log_kept_bytes: site.map_or(0, |site| site.kept_bytes),
             unheard_secs: site.and_then(|site| site.unheard_secs),
         }
