@@ -62,7 +62,9 @@ function trouble(site) {
     return `not connected${since}${site.last_error ? `: ${site.last_error}` : ""}`;
   }
   if (STANDINGS[site.standing]) return STANDINGS[site.standing];
-  if (site.is_connected === null) return "pulls from this site, which is not told to pull from it (--peer, --peers-file)";
+  if (site.is_connected === null) {
+    return "pulls from this site, which is not told to pull from it (--peer, --peers-file)";
+  }
   if (!site.is_pulling) return "does not pull from this site";
   return site.lag_micros > LAG_MICROS_MAX ? "late" : null;
 }
