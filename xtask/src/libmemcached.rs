@@ -38,6 +38,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if tally.failures.is_empty() { Ok(()) } else { Err("liblarder_memcached does not pass".into()) }
 }
 
+/// Builds the library, which takes a minute or two the first time.
+pub(crate) fn build() -> Result<()> {
+    Library::ours().map(drop)
+}
+
 /// As a step of `cargo xtask test`.
 pub(crate) fn test() -> Result<Tally> {
     all("", false)

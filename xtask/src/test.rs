@@ -1,5 +1,6 @@
 //! `cargo xtask test` and `cargo xtask ci`: everything that a change must pass.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 use std::{env, thread};
@@ -71,6 +72,12 @@ impl Steps {
             let mut clippy = shell::cargo(&["clippy", "--quiet", "--all-targets"]);
             shell::run(clippy.args(ROCKSDB).args(["--", "-D", "warnings"]))
         });
+        // The tests mostly wait: meanwhile others build what later steps need. What fails, these steps tell.
+        let ahead = thread::spawn(|| {
+            let _ = cargo_deny();
+            let _ = server::larderd();
+            let _ = libmemcached::build();
+        });
         // Unit tests, golden scripts, hostile clients, the command line.
         self.run("cargo test", || {
             let mut test = shell::cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]);
@@ -98,6 +105,7 @@ impl Steps {
                     .env("CARGO_TARGET_DIR", shell::root().join("target/loom")),
             )
         });
+        let _ = ahead.join();
         self.run("larderd builds for release", || server::larderd().map(drop));
         self.run("tidy", || tidy::run(&[]));
         self.run("the commands of the documents exist", documents::test);
@@ -211,8 +219,8 @@ fn check_comparison() -> Result<()> {
     check(&["clippy", "--quiet", "--locked", "--workspace", "--all-targets"], &["--", "-D", "warnings"])
 }
 
-/// Runs checks of cargo-deny, which is built first if it is not there: about three minutes of processor time.
-fn deny(checks: &[&str]) -> Result<()> {
+/// The program cargo-deny, which is built first if it is not there: about three minutes of processor time.
+fn cargo_deny() -> Result<PathBuf> {
     let tools = shell::target_dir()?.join("tools");
     let program = tools.join("bin/cargo-deny");
     if !program.exists() {
@@ -227,6 +235,12 @@ fn deny(checks: &[&str]) -> Result<()> {
         ]);
         shell::run(install.arg(&tools))?;
     }
+    Ok(program)
+}
+
+/// Runs checks of cargo-deny.
+fn deny(checks: &[&str]) -> Result<()> {
+    let program = cargo_deny()?;
     for manifest in ["Cargo.toml", COMPARISON] {
         let mut check = Command::new(&program);
         check.args(["--log-level", "error", "--all-features", "--manifest-path", manifest]);
@@ -244,7 +258,7 @@ fn title(side: Side, [reference, larder]: [&'static str; 2]) -> &'static str {
     }
 }
 
-fn program(side: Side) -> Result<std::path::PathBuf> {
+fn program(side: Side) -> Result<PathBuf> {
     match side {
         Side::Reference => server::memcached(),
         Side::Larder => server::larderd(),

@@ -81,6 +81,8 @@ export! {
             return super::errors::last(&memc);
         }
         let checked = match session(&memc) {
+            // Here the empty name is the general group.
+            _ if group.text().is_some_and(|group| group.is_empty()) => Ok(Vec::new()),
             Some((mut session, options)) => checked(&mut session.core, &options, &group).map(<[u8]>::to_vec),
             None => Err(Return::INVALID_ARGUMENTS),
         };
