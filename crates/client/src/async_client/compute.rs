@@ -318,6 +318,7 @@ impl Call<'_> {
             }
             match self.look().await {
                 Look::Taken(now, _) if now == lease => {}
+                Look::Won(now, _) if now == lease => flight.win(),
                 Look::Failed(_) => return None,
                 Look::Fresh(item) => {
                     flight.land(Landing::Computed(Arc::new(item.clone())));

@@ -80,8 +80,7 @@ impl Flights {
     pub(super) fn join<'a>(&'a self, key: &'a [u8], lease: Option<u64>) -> Member<'a> {
         let mut by_key = self.by_key();
         let listed = by_key.entry(key.into()).or_default();
-        let is_same =
-            |listed: &&mut Listed| listed.flight.lease == lease && !listed.flight.is_outdated();
+        let is_same = |listed: &&mut Listed| listed.flight.lease == lease && !listed.flight.is_outdated();
         if let Some(listed) = listed.iter_mut().find(is_same) {
             listed.members += 1;
             return Member { flights: self, key, flight: Arc::clone(&listed.flight) };

@@ -76,7 +76,10 @@ impl AsyncClient {
             near.put(key, stamp, found);
         }
         // As without a near cache, which is not asked for it.
-        Ok(reply.found.map(|found| Item { cas: found.item.cas.filter(|_| self.protocol() == Protocol::Binary), ..found.item }))
+        Ok(reply.found.map(|found| Item {
+            cas: found.item.cas.filter(|_| self.protocol() == Protocol::Binary),
+            ..found.item
+        }))
     }
 
     /// Nothing that is kept, or being computed, is valid any more.

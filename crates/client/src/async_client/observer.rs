@@ -340,7 +340,7 @@ fn name_of(request: &Request) -> &'static str {
     match request {
         Request::Get { exptime: Some(_), .. } => "get_and_touch",
         Request::Get { recache: Some(_), .. } if !request.is_read() => "get_or_recache",
-        Request::Get { with_cas: true, .. } => "gets",
+        Request::Get { with_cas: true, recache: None, .. } => "gets",
         Request::Get { .. } => "get",
         Request::MultiGet { .. } => "get_many",
         Request::Store { compare: Some(_), .. } => "cas",

@@ -1,4 +1,5 @@
-//! What servers say of changes: `watch mutations deletions`.
+//! What servers say of changes: `watch mutations deletions`. memcached 1.6.18 knows no stream of deletions: there they
+//! are counted.
 //!
 //! The end of a log is seen by the connection, or by keep-alive. Lines that a server leaves out are told by a line
 //! (`skipped=`) if the connection was too slow, and by a counter in `stats` alone if a worker was too fast; flushes are
@@ -130,19 +131,18 @@ fn near_of(shared: &Weak<Shared>, address: &Address) -> Option<Arc<NearStore>> {
 }
 
 /// Reads one connection to its end. `None`: it has ended.
-async fn read(
-    shared: &Weak<Shared>,
-    address: &Address,
-    log: &ServerLog,
-    near: &NearStore,
-) -> Option<()> {
+async fn read(shared: &Weak<Shared>, address: &Address, log: &ServerLog, near: &NearStore) -> Option<()> {
     let settings = Arc::clone(&shared.upgrade()?.settings);
     let mut socket = Socket::open(address, &settings).await.ok()?;
     keep_alive(&socket);
-    socket.send(b"watch mutations deletions\r\n").await.ok()?;
     let mut lines = Lines::default();
-    timeout(settings.connect_timeout, lines.accepted(&mut socket)).await.ok()??;
-    let mut counters = Counters::ask(shared, address).await?;
+    let accepted = async {
+        let tells_deletions = lines.request(&mut socket, b"watch mutations deletions\r\n").await?;
+        let is_watched = tells_deletions || lines.request(&mut socket, b"watch mutations\r\n").await?;
+        is_watched.then_some(tells_deletions)
+    };
+    let tells_deletions = timeout(settings.connect_timeout, accepted).await.ok()??;
+    let mut counters = Counters::ask(shared, address, tells_deletions).await?;
     log.begin();
     let _whole = Whole { log, near };
     let mut next = Instant::now() + COUNTERS_INTERVAL;
@@ -160,7 +160,7 @@ async fn read(
         };
         if is_time {
             near_of(shared, address)?;
-            let now = Counters::ask(shared, address).await?;
+            let now = Counters::ask(shared, address, tells_deletions).await?;
             if now != counters {
                 log.skip(near);
             }
@@ -175,10 +175,12 @@ async fn read(
 struct Counters {
     dropped: Option<String>,
     flushes: Option<String>,
+    /// `None`: they are told.
+    deletions: Option<String>,
 }
 
 impl Counters {
-    async fn ask(shared: &Weak<Shared>, address: &Address) -> Option<Self> {
+    async fn ask(shared: &Weak<Shared>, address: &Address, tells_deletions: bool) -> Option<Self> {
         let (topology, deadline) = {
             let shared = shared.upgrade()?;
             (shared.topology(), Instant::now() + shared.settings.timeout.min(COUNTERS_TIME_MAX))
@@ -186,10 +188,12 @@ impl Counters {
         let server = topology.pools.iter().position(|pool| pool.address == *address)?;
         let request = Request::Stats { group: String::new() };
         let stats = topology.ask_directly(server, request, deadline).await.ok()?.stats;
-        let of = |name: &str| {
-            stats.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone())
-        };
-        Some(Self { dropped: of("log_worker_dropped"), flushes: of("cmd_flush") })
+        let of = |name: &str| stats.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
+        Some(Self {
+            dropped: of("log_worker_dropped"),
+            flushes: of("cmd_flush"),
+            deletions: if tells_deletions { None } else { of("delete_hits") },
+        })
     }
 }
 
@@ -219,14 +223,15 @@ impl Lines {
         Some(())
     }
 
-    /// The answer to the request.
-    async fn accepted(&mut self, socket: &mut Socket) -> Option<()> {
+    /// `false`: the server knows no such streams, or allows no watchers.
+    async fn request(&mut self, socket: &mut Socket, request: &[u8]) -> Option<bool> {
+        socket.send(request).await.ok()?;
         while !self.bytes.contains(&b'\n') {
             self.receive(socket).await?;
         }
-        let rest = self.bytes.strip_prefix(b"OK\r\n")?.to_vec();
-        self.bytes = rest;
-        Some(())
+        let is_accepted = self.bytes.starts_with(b"OK\r\n");
+        self.bytes.drain(..=self.bytes.iter().position(|byte| *byte == b'\n')?);
+        Some(is_accepted)
     }
 
     /// Tells of the lines that are complete. `None`: what some said is lost.
