@@ -52,6 +52,16 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # What is slow to make, or read all the time
+//!
+//! [`AsyncClient::get_or_compute`] has a missing value computed by one of all tasks and processes that want it, and
+//! [`AsyncBuilder::near_cache`] keeps values in the process.
+//!
+//! # Metrics and traces
+//!
+//! An [`Observer`] is told of each operation. With the feature `tracing` each is a span, with OpenTelemetry's names for
+//! clients of databases. Neither has keys or values. Without them an operation pays for two comparisons.
 
 mod attempts;
 mod builder;
