@@ -17,6 +17,7 @@ impl AsyncClient {
         let delay_secs = secs_rounded_up(delay);
         let is_ok = |reply: Reply| if let Answer::Ok = reply.answer { Ok(()) } else { Err(impossible()) };
         self.end_warm_up().await;
+        let _flushing = self.flushing();
         self.ask_every_server(|| Ok(Request::FlushAll { delay_secs }), is_ok).await
     }
 
@@ -40,6 +41,7 @@ impl AsyncClient {
             Answer::NotFound => Ok(false),
             _ => Err(impossible()),
         };
+        let _flushing = self.flushing();
         self.ask_every_server(request, is_flushed).await
     }
 
