@@ -75,6 +75,7 @@ mod servers;
 mod share;
 mod socket;
 mod topology;
+mod udp;
 mod warm_up;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -95,6 +96,7 @@ pub use replicas::{ReadRule, Replication, WriteRule};
 use reply::{Answer, Reply};
 use request::Request;
 use topology::Topology;
+use udp::UdpServers;
 
 use crate::codec::{Protocol, Violation, ViolationKind};
 use crate::{Address, Error};
@@ -117,6 +119,7 @@ pub struct AsyncClient {
 struct Shared {
     settings: Arc<Settings>,
     current: RwLock<Entry>,
+    udp: Option<UdpServers>,
 }
 
 /// The servers at a moment. While somebody has it, requests over them may be under way.
@@ -190,6 +193,12 @@ impl AsyncClient {
         is_quiet: bool,
     ) -> Result<Reply, Error> {
         let entry = self.shared.enter();
+        if let Some(udp) = &self.shared.udp {
+            let asked = udp.ask(&entry.topology, key, &request, is_quiet, deadline);
+            if let Some(reply) = Box::pin(asked).await? {
+                return Ok(reply);
+            }
+        }
         if let Some(replication) = self.shared.settings.replication {
             let asked = entry.topology.ask_replicas(replication, key, request, is_quiet, deadline);
             return Box::pin(asked).await;

@@ -4,8 +4,15 @@
 //! again. [`ClusterConfig`] is what a cluster of AWS ElastiCache says of itself, parsed without I/O.
 
 mod cluster;
+mod name_server;
+mod srv;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
 
 pub use cluster::{BadConfig, CLUSTER_REPLY_BYTES_MAX, ClusterConfig};
+pub(crate) use name_server::srv_servers;
 
 use crate::Address;
 
@@ -21,7 +28,23 @@ pub enum Discovery {
         /// The port of each.
         port: u16,
     },
+    /// The SRV records of a name: hosts, with ports and weights, as a headless service of Kubernetes or Consul has them.
+    /// Of several priorities the best one counts, which is the lowest number: what it names is the list, and
+    /// [`FailurePolicy`](crate::FailurePolicy) says what happens while a server is away. Records' weights are servers'
+    /// weights, which [`Distribution::KetamaWeighted`](crate::Distribution) and others use; 0 counts as 1. Servers are
+    /// sorted by host and port.
+    Srv {
+        /// The whole name, such as `_memcached._tcp.cache.default.svc.cluster.local`: no domain is searched.
+        name: String,
+        /// Whom to ask. `None`: the name servers of `/etc/resolv.conf`.
+        name_server: Option<SocketAddr>,
+    },
     /// A cluster of AWS ElastiCache: the configuration endpoint, or any node, is asked `config get cluster`, and if it
     /// does not know that, `get AmazonElastiCache:cluster`. Servers have the names of their hosts.
     Cluster(Address),
+}
+
+/// A number that others cannot foresee.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

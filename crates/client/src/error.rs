@@ -29,7 +29,12 @@ pub enum Error {
         /// The size of the value, as far as it is known.
         value_bytes: usize,
     },
-    /// The protocol has no such request.
+    /// A request of so many bytes, with the frame of UDP, does not fit into a datagram of 1,400.
+    DatagramTooLarge {
+        /// The size of the datagram.
+        bytes: usize,
+    },
+    /// The protocol, or the client as it is set, has no such request.
     Unsupported(&'static str),
     /// The server broke the protocol.
     Violation(Violation),
@@ -109,6 +114,9 @@ impl fmt::Display for Error {
             Self::Unknown(reason) => write!(f, "it is not known whether the change was made: {reason}"),
             Self::Interrupted(interruption) => interruption.fmt(f),
             Self::ValueTooLarge { value_bytes } => write!(f, "a value of {value_bytes} bytes is too large"),
+            Self::DatagramTooLarge { bytes } => {
+                write!(f, "a request of {bytes} bytes does not fit into a datagram, which has 1400 at most")
+            }
             Self::Unsupported(reason) => f.write_str(reason),
             Self::Violation(violation) => write!(f, "the server broke the protocol: {violation}"),
             Self::Refused { text, .. } => f.write_str(text),

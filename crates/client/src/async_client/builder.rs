@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::replicas::Replication;
 use super::topology::Topology;
+use super::udp::UdpServers;
 use super::{AsyncClient, Entry, Shared};
 use crate::codec::Protocol;
 use crate::policy::{CircuitBreaker, FailurePolicy, Router};
-use crate::{Distribution, Login, Placement, Server, Servers, Tls};
+use crate::{Distribution, Login, Placement, Server, Servers, Tls, Udp};
 
 /// Builds an [`AsyncClient`].
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,7 @@ pub struct AsyncBuilder {
     placement: Placement,
     policy: FailurePolicy,
     breaker: Option<CircuitBreaker>,
+    udp: Option<Udp>,
     settings: Settings,
 }
 
@@ -201,6 +203,14 @@ impl AsyncBuilder {
         self
     }
 
+    /// Sends gets, or changes that nobody needs answers of, over UDP: see [`crate::udp`]. Default: all over TCP. Not
+    /// with TLS, logins, copies and unix sockets: requests are [`Error::Unsupported`](crate::Error::Unsupported) then.
+    #[must_use]
+    pub fn udp(mut self, udp: Udp) -> Self {
+        self.udp = Some(udp);
+        self
+    }
+
     /// Enables TLS.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -220,10 +230,11 @@ impl AsyncBuilder {
         let has_policy = self.policy != FailurePolicy::Error;
         let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
         let router = Router::new(&self.servers, self.placement, self.policy, breaker);
+        let udp = self.udp.map(|mode| UdpServers::new(mode, &self.servers, &self.settings));
         let settings = Arc::new(self.settings);
         let timeout = settings.timeout;
         let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
-        AsyncClient { shared: Arc::new(Shared { settings, current }), timeout }
+        AsyncClient { shared: Arc::new(Shared { settings, current, udp }), timeout }
     }
 }
 

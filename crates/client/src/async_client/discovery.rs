@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::lookup_host;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::socket::Socket;
 use super::{AsyncClient, Settings};
-use crate::discovery::{BadConfig, ClusterConfig, Discovery};
+use crate::discovery::{BadConfig, ClusterConfig, Discovery, srv_servers};
 use crate::{Address, Error, Server, Servers};
 
 /// A list of servers that is looked up again and again: [`AsyncClient::watch_servers`]. Dropping it ends that.
@@ -92,6 +92,7 @@ async fn look_up(source: &Discovery, settings: &Settings, deadline: Instant) -> 
     let found = timeout_at(deadline, async {
         match source {
             Discovery::Dns { host, port } => addresses(host, *port).await,
+            Discovery::Srv { name, name_server } => srv(name.clone(), *name_server, deadline).await,
             Discovery::Cluster(address) => cluster(address, settings).await,
         }
     });
@@ -108,6 +109,16 @@ async fn addresses(host: &str, port: u16) -> Result<ClusterConfig, Error> {
     }
     let server = |address: SocketAddr| Server::from(Address::Inet { host: address.ip().to_string(), port });
     Ok(ClusterConfig { version: 0, servers: found.into_iter().map(server).collect() })
+}
+
+async fn srv(
+    name: String,
+    name_server: Option<SocketAddr>,
+    deadline: Instant,
+) -> Result<ClusterConfig, Error> {
+    let look_up = move || srv_servers(&name, name_server, Some(deadline.into_std()));
+    let servers = spawn_blocking(look_up).await.map_err(|error| Error::Discovery(error.to_string()))??;
+    Ok(ClusterConfig { version: 0, servers })
 }
 
 async fn cluster(address: &Address, settings: &Settings) -> Result<ClusterConfig, Error> {

@@ -8,4 +8,6 @@ mod faults;
 mod policies;
 mod replicas;
 mod servers;
+mod srv;
+mod udp;
 mod warm_up;
