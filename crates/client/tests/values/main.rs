@@ -5,6 +5,8 @@ mod clients;
 mod hostile;
 mod vector;
 mod vectors;
+#[cfg(feature = "zstd")]
+mod zstd;
 
 use larder_client::Client;
 use larder_conformance::server::{Server, any};
