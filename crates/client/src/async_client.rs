@@ -76,6 +76,7 @@ mod share;
 mod socket;
 mod topology;
 mod udp;
+mod values;
 mod warm_up;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -97,6 +98,7 @@ use reply::{Answer, Reply};
 use request::Request;
 use topology::Topology;
 use udp::UdpServers;
+pub use values::Values;
 
 use crate::codec::{Protocol, Violation, ViolationKind};
 use crate::{Address, Error};

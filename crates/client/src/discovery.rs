@@ -1,7 +1,7 @@
 //! Where lists of servers come from.
 //!
-//! A [`Discovery`] names a source; `AsyncClient::discover` reads it once, and `AsyncClient::watch_servers` again and
-//! again. [`ClusterConfig`] is what a cluster of AWS ElastiCache says of itself, parsed without I/O.
+//! A [`Discovery`] names a source. `Client::discover` and `AsyncClient::discover` read it once,
+//! `AsyncClient::watch_servers` again and again. [`ClusterConfig`] is what a cluster of AWS ElastiCache says of itself, parsed without I/O.
 
 mod cluster;
 mod name_server;
@@ -9,12 +9,13 @@ mod srv;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::io;
 use std::net::SocketAddr;
 
 pub use cluster::{BadConfig, CLUSTER_REPLY_BYTES_MAX, ClusterConfig};
 pub(crate) use name_server::srv_servers;
 
-use crate::Address;
+use crate::{Address, Error, Server};
 
 /// Where a list of servers comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,22 @@ pub enum Discovery {
     /// A cluster of AWS ElastiCache: the configuration endpoint, or any node, is asked `config get cluster`, and if it
     /// does not know that, `get AmazonElastiCache:cluster`. Servers have the names of their hosts.
     Cluster(Address),
+}
+
+/// The servers of a name's addresses.
+pub(crate) fn servers_at(
+    host: &str,
+    port: u16,
+    addresses: io::Result<Vec<SocketAddr>>,
+) -> Result<Vec<Server>, Error> {
+    let mut found = addresses.map_err(|error| Error::Discovery(format!("{host}: {error}")))?;
+    found.sort_unstable();
+    found.dedup();
+    if found.is_empty() {
+        return Err(Error::Discovery(format!("{host} has no address")));
+    }
+    let server = |address: SocketAddr| Server::from(Address::Inet { host: address.ip().to_string(), port });
+    Ok(found.into_iter().map(server).collect())
 }
 
 /// A number that others cannot foresee.

@@ -2,8 +2,8 @@
 
 use std::{error, fmt, io};
 
-use crate::Address;
 use crate::codec::{ErrorKind, ErrorReply, Violation};
+use crate::{Address, value};
 
 /// Why a request has no reply. After [`Error::Connect`], [`Error::Io`], [`Error::Timeout`], [`Error::Closed`] and
 /// [`Error::Violation`] the connection has been closed, so a late reply is never taken for that of another request.
@@ -51,7 +51,13 @@ pub enum Error {
     NoServers,
     /// The server of the key is [ejected](crate::policy), and the policy has no other one: nothing was sent.
     Ejected(Address),
-    /// `AsyncClient`: the list of servers could not be looked up, for this reason.
+    /// The value is not in the dialect, or larger than allowed.
+    Value(value::Error),
+    /// The value is not JSON, or not of the type that was asked for; or JSON has no such value.
+    #[cfg(feature = "serde")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+    Json(serde_json::Error),
+    /// The list of servers could not be looked up, for this reason.
     Discovery(String),
 }
 
@@ -104,6 +110,19 @@ impl From<Violation> for Error {
     }
 }
 
+impl From<value::Error> for Error {
+    fn from(error: value::Error) -> Self {
+        Self::Value(error)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -124,6 +143,9 @@ impl fmt::Display for Error {
                 f.write_str("a key must have 1 to 250 bytes, and neither spaces nor control characters")
             }
             Self::NoServers => f.write_str("there is no server"),
+            Self::Value(error) => error.fmt(f),
+            #[cfg(feature = "serde")]
+            Self::Json(error) => write!(f, "not the JSON that is expected: {error}"),
             Self::Discovery(reason) => f.write_str(reason),
             Self::Ejected(address) => write!(f, "{address} has failed, and is not asked for a while"),
         }
@@ -150,6 +172,9 @@ impl error::Error for Error {
             Self::Connect(error) | Self::Io(error) => Some(error),
             Self::Violation(violation) => Some(violation),
             Self::Unknown(reason) => Some(reason),
+            Self::Value(error) => Some(error),
+            #[cfg(feature = "serde")]
+            Self::Json(error) => Some(error),
             _ => None,
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Limits {
     pub requests: usize,
     /// Bytes of these requests, and as many of values that nobody has taken.
     pub buffered_bytes: u32,
+    /// Replies repeat the numbers of requests.
+    pub has_numbers: bool,
 }
 
 impl Default for Settings {
@@ -55,7 +57,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(1),
             retries: 2,
             connections_max: 2,
-            limits: Limits { requests: 1024, buffered_bytes: 16 << 20 },
+            limits: Limits { requests: 1024, buffered_bytes: 16 << 20, has_numbers: true },
             value_bytes_max: 64 << 20,
             warm_up: None,
             replication: None,
@@ -143,6 +145,7 @@ impl AsyncBuilder {
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.settings.protocol = protocol;
+        self.settings.limits.has_numbers = protocol != Protocol::Text;
         self
     }
 

@@ -40,8 +40,17 @@ impl AsyncClient {
         ttl: impl Into<Ttl>,
     ) -> Result<(), Error> {
         let options = StoreOptions { ttl: ttl.into(), ..StoreOptions::default() };
-        let key = key.as_ref();
-        let request = self.store_request(key, value.into(), options)?;
+        self.set_with(key.as_ref(), value.into(), options).await
+    }
+
+    /// Stores unconditionally, without a reply if the client sends so.
+    pub(super) async fn set_with(
+        &self,
+        key: &[u8],
+        value: Vec<u8>,
+        options: StoreOptions,
+    ) -> Result<(), Error> {
+        let request = self.store_request(key, value, options)?;
         stored(&self.ask_until(self.deadline(), key, request, self.is_fire_and_forget()).await?)
     }
 

@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::socket::Socket;
 use super::{AsyncClient, Settings};
-use crate::discovery::{BadConfig, ClusterConfig, Discovery, srv_servers};
-use crate::{Address, Error, Server, Servers};
+use crate::discovery::{BadConfig, ClusterConfig, Discovery, servers_at, srv_servers};
+use crate::{Address, Error, Servers};
 
 /// A list of servers that is looked up again and again: [`AsyncClient::watch_servers`]. Dropping it ends that.
 #[derive(Debug)]
@@ -100,15 +100,8 @@ async fn look_up(source: &Discovery, settings: &Settings, deadline: Instant) -> 
 }
 
 async fn addresses(host: &str, port: u16) -> Result<ClusterConfig, Error> {
-    let failed = |error: std::io::Error| Error::Discovery(format!("{host}: {error}"));
-    let mut found: Vec<SocketAddr> = lookup_host((host, port)).await.map_err(failed)?.collect();
-    found.sort_unstable();
-    found.dedup();
-    if found.is_empty() {
-        return Err(Error::Discovery(format!("{host} has no address")));
-    }
-    let server = |address: SocketAddr| Server::from(Address::Inet { host: address.ip().to_string(), port });
-    Ok(ClusterConfig { version: 0, servers: found.into_iter().map(server).collect() })
+    let found = lookup_host((host, port)).await.map(Iterator::collect);
+    Ok(ClusterConfig { version: 0, servers: servers_at(host, port, found)? })
 }
 
 async fn srv(

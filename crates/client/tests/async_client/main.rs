@@ -10,4 +10,6 @@ mod replicas;
 mod servers;
 mod srv;
 mod udp;
+#[cfg(feature = "serde")]
+mod values;
 mod warm_up;

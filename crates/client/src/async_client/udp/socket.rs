@@ -170,3 +170,21 @@ async fn receive(shared: Arc<Shared>) {
     }
     shared.state().waiting.clear();
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_number_is_used_once() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
+        let server = server.local_addr().expect("it is bound");
+        let socket = DatagramSocket::open(server, Arc::default()).await.expect("it is local");
+        let ids: HashSet<_> =
+            std::iter::repeat_with(|| socket.ticket()).map_while(|ticket| Some(ticket?.id)).collect();
+        assert_eq!(ids.len(), 1 << 16);
+        assert!(socket.ticket().is_none() && socket.shared.state().waiting.is_empty());
+    }
+}

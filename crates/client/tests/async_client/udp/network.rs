@@ -1,6 +1,7 @@
 //! A way to a server by TCP and UDP, at one port. TCP is as it should be; UDP loses, repeats, turns, delays and cuts.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,6 @@ use larder_client::Address;
 use larder_conformance::server::Server;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Mutex;
 
 /// What happens to a hundred datagrams.
 #[derive(Clone, Copy, Default)]
@@ -85,20 +85,17 @@ async fn pass_datagrams(front: Arc<UdpSocket>, server: SocketAddr, faults: Fault
         if random.u8(..100) < faults.lost {
             continue;
         }
-        if !lanes.contains_key(&client) {
-            let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.expect("a port is free"));
-            back.connect(server).await.expect("it is local");
-            let lane = Lane { random: random.fork(), earlier: Vec::new(), held: None };
-            tokio::spawn(pass_replies(
-                Arc::clone(&back),
-                Arc::clone(&front),
-                client,
-                faults,
-                Mutex::new(lane),
-            ));
-            lanes.insert(client, back);
-        }
-        let _ = lanes[&client].send(&buffer[..bytes]).await;
+        let back = match lanes.entry(client) {
+            Entry::Occupied(known) => Arc::clone(known.get()),
+            Entry::Vacant(new) => {
+                let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.expect("a port is free"));
+                back.connect(server).await.expect("it is local");
+                let lane = Lane { random: random.fork(), earlier: Vec::new(), held: None };
+                tokio::spawn(pass_replies(Arc::clone(&back), Arc::clone(&front), client, faults, lane));
+                Arc::clone(new.insert(back))
+            }
+        };
+        let _ = back.send(&buffer[..bytes]).await;
     }
 }
 
@@ -107,10 +104,9 @@ async fn pass_replies(
     front: Arc<UdpSocket>,
     client: SocketAddr,
     faults: Faults,
-    lane: Mutex<Lane>,
+    mut lane: Lane,
 ) {
     let mut buffer = vec![0; 1 << 16];
-    let mut lane = lane.lock().await;
     loop {
         let Ok(bytes) = back.recv(&mut buffer).await else { continue };
         for datagram in lane.outcome(&buffer[..bytes], faults) {
