@@ -265,14 +265,14 @@ fn program(side: Side) -> Result<PathBuf> {
     }
 }
 
-/// Each client reads what the client library stores in its dialect; the library's feature `serde` is tested as well.
+/// Each client reads what the client library stores in its dialect; the library's features are tested as well.
 fn values_of_clients() -> Result<()> {
     let installed = shell::target_dir()?.join("clients");
     let python = |name: &str| format!("{name}={}", installed.join(name).join("bin/python").display());
     let jars = format!("jars={}", installed.join("java").display());
     let clients = [python("pymemcache"), python("python-memcached"), python("pylibmc"), jars].join(" ");
     let mut test = shell::cargo(&["test", "--quiet", "--package", "larder-client", "--test", "values"]);
-    shell::run(test.args(["--features", "serde"]).env("LARDER_VALUE_CLIENTS", clients))
+    shell::run(test.args(["--features", "serde,zstd"]).env("LARDER_VALUE_CLIENTS", clients))
 }
 
 /// The packages that have more with the feature than a few lines.

@@ -10,6 +10,4 @@ mod replicas;
 mod servers;
 mod srv;
 mod udp;
-#[cfg(feature = "serde")]
-mod values;
 mod warm_up;

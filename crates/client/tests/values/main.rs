@@ -3,6 +3,8 @@
 mod chunked;
 mod clients;
 mod hostile;
+#[cfg(all(feature = "serde", feature = "tokio"))]
+mod typed;
 mod vector;
 mod vectors;
 #[cfg(feature = "zstd")]

@@ -1,15 +1,16 @@
-//! Values with types.
+//! Values of the shared client, with types.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use larder_client::client::StoreOutcome;
 use larder_client::value::{Dialect, Error as BadValue, Format, Transcoder, Value};
-use larder_client::{Error, Protocol};
+use larder_client::{Address, AsyncClient, Error};
+use larder_conformance::server::{Server, any, larderd};
 use serde::{Deserialize, Serialize};
 
-use crate::servers::{MINUTE, address, patient, start_each};
-
 const WELL: &str = "all is well";
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct User {
@@ -19,8 +20,10 @@ struct User {
 
 #[tokio::test]
 async fn values_have_types() {
-    for server in start_each(&[]) {
-        let client = patient(Protocol::Meta).server(address(&server)).build();
+    for program in [any(), larderd()] {
+        let server = Server::start(&program.expect("it builds"), &[""; 0]).expect("it starts");
+        let address: Address = server.address().to_string().parse().expect("an address");
+        let client = AsyncClient::of(address).with_timeout(MINUTE);
         let ada = User { name: "Ada".into(), logins: 3 };
         assert_eq!(client.get_json::<User>("user").await.expect(WELL), None);
         client.set_json("user", &ada, MINUTE).await.expect(WELL);
@@ -66,6 +69,5 @@ async fn values_have_types() {
         assert!(matches!(unknown, Err(Error::Value(_))), "{unknown:?}");
         let small = client.values(Transcoder::new(Dialect::PhpMemcached).value_bytes_max(3000));
         assert!(matches!(small.get("list").await, Err(Error::Value(BadValue::TooLarge { .. }))));
-        client.flush_all(std::time::Duration::ZERO).await;
     }
 }
