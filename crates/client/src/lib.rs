@@ -27,7 +27,7 @@
 //! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
 //! | [`policy`] | where requests go while servers are away; no I/O |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
-//! | [`udp`] | which requests go over UDP, and what is done about its losses |
+//! | `udp` | which of its requests go over UDP, and what is done about losses (feature `tokio`) |
 //! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
 //! | [`ttl`] | how long an item lives |
@@ -49,6 +49,7 @@ pub mod policy;
 pub mod server;
 pub mod stream;
 pub mod ttl;
+#[cfg(feature = "tokio")]
 pub mod udp;
 pub mod value;
 
@@ -64,6 +65,7 @@ pub use policy::FailurePolicy;
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
 pub use ttl::Ttl;
+#[cfg(feature = "tokio")]
 pub use udp::Udp;
 
 /// The programs of the page are tested.
