@@ -43,10 +43,10 @@
 //!
 //! # Cancelling
 //!
-//! Dropping a future is safe. If its request has been sent, a task takes the reply, which its number tells; if that does
-//! not come within the time of the operation, the connection ends. In the text protocol, and for many keys, a connection
-//! ends at once. Where such futures are dropped often, as at the end of a client of a web service, give the operation a
-//! task of its own:
+//! Dropping a future is safe. If its request has been sent, a task takes the reply, which its number tells; if that
+//! does not come within the time of the operation, the connection ends. In the text protocol, and for many keys, a
+//! connection ends at once. Where such futures are dropped often, as at the end of a client of a web service, give the
+//! operation a task of its own:
 //!
 //! ```no_run
 //! # async fn example(client: larder_client::AsyncClient) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,8 @@
 //! Where lists of servers come from.
 //!
 //! A [`Discovery`] names a source. `Client::discover` and `AsyncClient::discover` read it once,
-//! `AsyncClient::watch_servers` again and again. [`ClusterConfig`] is what a cluster of AWS ElastiCache says of itself, parsed without I/O.
+//! `AsyncClient::watch_servers` again and again. [`ClusterConfig`] is what a cluster of AWS ElastiCache says of itself,
+//! parsed without I/O.
 
 mod cluster;
 mod name_server;
@@ -29,7 +30,7 @@ pub enum Discovery {
         /// The port of each.
         port: u16,
     },
-    /// The SRV records of a name: hosts, with ports and weights, as a headless service of Kubernetes or Consul has them.
+    /// The SRV records of a name: hosts, with ports and weights. A headless service of Kubernetes has them, and Consul.
     /// Of several priorities the best one counts, which is the lowest number: what it names is the list, and
     /// [`FailurePolicy`](crate::FailurePolicy) says what happens while a server is away. Records' weights are servers'
     /// weights, which [`Distribution::KetamaWeighted`](crate::Distribution) and others use; 0 counts as 1. Servers are

@@ -29,7 +29,7 @@ pub enum Error {
         /// The size of the value, as far as it is known.
         value_bytes: usize,
     },
-    /// `AsyncClient`, over UDP: a request of so many bytes, with the frame of UDP, does not fit into a datagram of 1,400.
+    /// `AsyncClient`, over UDP: a request of so many bytes, with its frame, does not fit into a datagram of 1,400.
     DatagramTooLarge {
         /// The size of the datagram.
         bytes: usize,

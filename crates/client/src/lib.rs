@@ -20,6 +20,7 @@
 //! |---|---|
 //! | [`client`] | asks any number of servers, and waits: for tools and plain programs |
 //! | `async_client` | asks them for many tasks at once, on tokio: for services (feature `tokio`) |
+//! | `udp` | which of its requests go over UDP, and what is done about losses (feature `tokio`) |
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
@@ -27,7 +28,6 @@
 //! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
 //! | [`policy`] | where requests go while servers are away; no I/O |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
-//! | `udp` | which of its requests go over UDP, and what is done about losses (feature `tokio`) |
 //! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
 //! | [`ttl`] | how long an item lives |

@@ -206,7 +206,7 @@ impl Drop for Credit {
 }
 
 /// The right to one reply. Who drops it before the reply has come ends the connection, unless nothing of the request
-/// was sent, or its reply has a number: then a task takes the reply. A late reply could otherwise be taken for another's.
+/// was sent, or its reply has a number: then a task takes the reply. A late one could otherwise be taken for another's.
 #[derive(Debug)]
 pub(super) struct Ticket {
     connection: Arc<Connection>,
@@ -233,8 +233,8 @@ impl Ticket {
         reply
     }
 
-    /// Leaves the reply to a task, which waits as long as the caller would have: the connection ends if it does not come.
-    /// `false`: nothing was sent, or there is no runtime for the task.
+    /// Leaves the reply to a task, which waits as long as the caller would have: if it does not come, the connection
+    /// ends. `false`: there is no runtime for the task.
     fn drain(&mut self) -> bool {
         let (Some(deadline), Ok(runtime)) = (self.deadline, Handle::try_current()) else { return false };
         if self.connection.withdraw(self.id) {

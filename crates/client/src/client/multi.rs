@@ -76,7 +76,7 @@ impl Client {
         result
     }
 
-    /// Adds keys to the shares of the servers that are to be asked after some have failed. `false`: some keys have none.
+    /// Adds keys to the shares of the servers that are to be asked after some have failed. `false`: some have none.
     fn move_on<K: AsRef<[u8]>>(
         &self,
         keys: &[K],

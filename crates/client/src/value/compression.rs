@@ -96,7 +96,7 @@ fn sized(bytes: &[u8], compression: Compression) -> Option<Vec<u8>> {
     Some(output)
 }
 
-/// With no more memory for what is referred to than the largest value has, and 8 MiB, which RFC 8878 wants of everybody.
+/// It takes no more memory for earlier bytes than the largest value has, or 8 MiB, which RFC 8878 wants of everybody.
 #[cfg(feature = "zstd")]
 fn zstd_decoder(bytes: &[u8], value_bytes_max: usize) -> Result<impl Read, Error> {
     let damaged = |_| Error::Damaged { compression: "zstd" };
