@@ -277,7 +277,9 @@ fn values_of_clients() -> Result<()> {
     let clients = [python("pymemcache"), python("python-memcached"), python("pylibmc"), jars].join(" ");
     let mut test = shell::cargo(&["test", "--quiet", "--package", "larder-client"]);
     let tests = ["--test", "values", "--test", "spans"];
-    shell::run(test.args(tests).args(["--features", "serde,tracing"]).env("LARDER_VALUE_CLIENTS", clients))
+    shell::run(
+        test.args(tests).args(["--features", "serde,tracing,zstd"]).env("LARDER_VALUE_CLIENTS", clients),
+    )
 }
 
 /// The packages that have more with the feature than a few lines.

@@ -29,7 +29,7 @@
 //! request carries and its reply repeats. A connection is closed, and never used again, as soon as it is in doubt:
 //!
 //! - a request had no reply in time,
-//! - a future was dropped after its request was or may have been sent,
+//! - a future was dropped after its request was or may have been sent, in the text protocol or of many keys,
 //! - the server closed it in the middle of a reply, or sent what is no reply to the request,
 //! - the server refused a request that it may have read only a part of.
 //!
@@ -43,8 +43,10 @@
 //!
 //! # Cancelling
 //!
-//! Dropping a future is safe, but it costs a connection if the request has been sent. Where futures are dropped often,
-//! as at the end of a client of a web service, give the operation a task of its own:
+//! Dropping a future is safe. If its request has been sent, a task takes the reply, which its number tells; if that
+//! does not come within the time of the operation, the connection ends. In the text protocol, and for many keys, a
+//! connection ends at once. Where such futures are dropped often, as at the end of a client of a web service, give the
+//! operation a task of its own:
 //!
 //! ```no_run
 //! # async fn example(client: larder_client::AsyncClient) -> Result<(), Box<dyn std::error::Error>> {
@@ -90,6 +92,8 @@ mod servers;
 mod share;
 mod socket;
 mod topology;
+mod udp;
+mod values;
 mod warm_up;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -115,6 +119,8 @@ pub use replicas::{ReadRule, Replication, WriteRule};
 use reply::{Answer, Reply};
 use request::Request;
 use topology::Topology;
+use udp::UdpServers;
+pub use values::Values;
 
 use crate::codec::{Protocol, Violation, ViolationKind};
 use crate::{Address, Error};
@@ -139,6 +145,7 @@ struct Shared {
     current: RwLock<Entry>,
     near: Option<Arc<NearStore>>,
     flights: Flights,
+    udp: Option<UdpServers>,
 }
 
 /// The servers at a moment. While somebody has it, requests over them may be under way.
@@ -225,6 +232,12 @@ impl AsyncClient {
         is_quiet: bool,
     ) -> Result<Reply, Error> {
         let entry = self.shared.enter();
+        if let Some(udp) = &self.shared.udp {
+            let asked = udp.ask(&entry.topology, key, &request, is_quiet, deadline);
+            if let Some(reply) = Box::pin(asked).await? {
+                return Ok(reply);
+            }
+        }
         if let Some(replication) = self.shared.settings.replication {
             let asked = entry.topology.ask_replicas(replication, key, request, is_quiet, deadline);
             return Box::pin(asked).await;

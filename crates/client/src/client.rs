@@ -4,6 +4,7 @@ mod builder;
 mod connection;
 mod multi;
 mod routing;
+mod servers;
 mod statistics;
 
 pub use builder::Builder;

@@ -2,8 +2,8 @@
 
 use std::{error, fmt, io};
 
-use crate::Address;
 use crate::codec::{ErrorKind, ErrorReply, Violation};
+use crate::{Address, value};
 
 /// Why a request has no reply. After [`Error::Connect`], [`Error::Io`], [`Error::Timeout`], [`Error::Closed`] and
 /// [`Error::Violation`] the connection has been closed, so a late reply is never taken for that of another request.
@@ -29,7 +29,12 @@ pub enum Error {
         /// The size of the value, as far as it is known.
         value_bytes: usize,
     },
-    /// The protocol has no such request.
+    /// `AsyncClient`, over UDP: a request of so many bytes, with its frame, does not fit into a datagram of 1,400.
+    DatagramTooLarge {
+        /// The size of the datagram.
+        bytes: usize,
+    },
+    /// The protocol, or the client as it is set, has no such request.
     Unsupported(&'static str),
     /// The server broke the protocol.
     Violation(Violation),
@@ -46,7 +51,13 @@ pub enum Error {
     NoServers,
     /// The server of the key is [ejected](crate::policy), and the policy has no other one: nothing was sent.
     Ejected(Address),
-    /// `AsyncClient`: the list of servers could not be looked up, for this reason.
+    /// The value is not in the dialect, or larger than allowed.
+    Value(value::Error),
+    /// The value is not JSON, or not of the type that was asked for; or JSON has no such value.
+    #[cfg(feature = "serde")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+    Json(serde_json::Error),
+    /// The list of servers could not be looked up, for this reason.
     Discovery(String),
 }
 
@@ -99,6 +110,19 @@ impl From<Violation> for Error {
     }
 }
 
+impl From<value::Error> for Error {
+    fn from(error: value::Error) -> Self {
+        Self::Value(error)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,6 +133,9 @@ impl fmt::Display for Error {
             Self::Unknown(reason) => write!(f, "it is not known whether the change was made: {reason}"),
             Self::Interrupted(interruption) => interruption.fmt(f),
             Self::ValueTooLarge { value_bytes } => write!(f, "a value of {value_bytes} bytes is too large"),
+            Self::DatagramTooLarge { bytes } => {
+                write!(f, "a request of {bytes} bytes does not fit into a datagram, which has 1400 at most")
+            }
             Self::Unsupported(reason) => f.write_str(reason),
             Self::Violation(violation) => write!(f, "the server broke the protocol: {violation}"),
             Self::Refused { text, .. } => f.write_str(text),
@@ -116,6 +143,9 @@ impl fmt::Display for Error {
                 f.write_str("a key must have 1 to 250 bytes, and neither spaces nor control characters")
             }
             Self::NoServers => f.write_str("there is no server"),
+            Self::Value(error) => error.fmt(f),
+            #[cfg(feature = "serde")]
+            Self::Json(error) => write!(f, "not the JSON that is expected: {error}"),
             Self::Discovery(reason) => f.write_str(reason),
             Self::Ejected(address) => write!(f, "{address} has failed, and is not asked for a while"),
         }
@@ -142,6 +172,9 @@ impl error::Error for Error {
             Self::Connect(error) | Self::Io(error) => Some(error),
             Self::Violation(violation) => Some(violation),
             Self::Unknown(reason) => Some(reason),
+            Self::Value(error) => Some(error),
+            #[cfg(feature = "serde")]
+            Self::Json(error) => Some(error),
             _ => None,
         }
     }

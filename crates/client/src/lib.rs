@@ -20,6 +20,7 @@
 //! |---|---|
 //! | [`client`] | asks any number of servers, and waits: for tools and plain programs |
 //! | `async_client` | asks them for many tasks at once, on tokio: for services (feature `tokio`) |
+//! | `udp` | which of its requests go over UDP, and what is done about losses (feature `tokio`) |
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
@@ -48,6 +49,8 @@ pub mod policy;
 pub mod server;
 pub mod stream;
 pub mod ttl;
+#[cfg(feature = "tokio")]
+pub mod udp;
 pub mod value;
 
 pub use address::Address;
@@ -62,6 +65,8 @@ pub use policy::FailurePolicy;
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
 pub use ttl::Ttl;
+#[cfg(feature = "tokio")]
+pub use udp::Udp;
 
 /// The programs of the page are tested.
 #[cfg(all(doctest, feature = "tokio"))]

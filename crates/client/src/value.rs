@@ -108,7 +108,16 @@ impl Value {
             Self::Float(_) => "a floating-point number",
             Self::Bool(_) => "a boolean",
             Self::Date(_) => "a date",
-            Self::Serialized { .. } => "an object in this format",
+            Self::Serialized { format, .. } => match format {
+                Format::Php => "an object of PHP",
+                Format::Igbinary => "an object by igbinary",
+                Format::Json => "JSON",
+                Format::Msgpack => "an object by MessagePack",
+                Format::Java => "an object of Java",
+                Format::Pickle => "an object of Python",
+                Format::RubyMarshal => "an object of Ruby",
+                Format::Other => "an object in a format of its own",
+            },
         }
     }
 }
@@ -133,6 +142,20 @@ impl Value {
             Self::Serialized { format: Format::Json, bytes } => Some(serde_json::from_slice(bytes)),
             _ => None,
         }
+    }
+
+    /// A `T` from JSON, or from what is JSON as well.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn read_json<T: serde::de::DeserializeOwned>(&self) -> Result<T, crate::Error> {
+        let bytes = match self {
+            Self::Bytes(bytes) | Self::Serialized { format: Format::Json, bytes } => bytes,
+            Self::Text(text) => text.as_bytes(),
+            Self::Integer(integer) => return Ok(T::deserialize(serde_json::Value::from(*integer))?),
+            Self::Float(float) => return Ok(T::deserialize(serde_json::Value::from(*float))?),
+            Self::Bool(bool) => return Ok(T::deserialize(serde_json::Value::from(*bool))?),
+            Self::Date(_) | Self::Serialized { .. } => return Err(Error::NotJson(self.kind()).into()),
+        };
+        Ok(serde_json::from_slice(bytes)?)
     }
 }
 

@@ -8,10 +8,11 @@ use super::near_cache::{NearCache, NearStore};
 use super::observer::Observer;
 use super::replicas::Replication;
 use super::topology::Topology;
+use super::udp::UdpServers;
 use super::{AsyncClient, Entry, Shared};
 use crate::codec::Protocol;
 use crate::policy::{CircuitBreaker, FailurePolicy, Router};
-use crate::{Distribution, Login, Placement, Server, Servers, Tls};
+use crate::{Distribution, Login, Placement, Server, Servers, Tls, Udp};
 
 /// Builds an [`AsyncClient`].
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,7 @@ pub struct AsyncBuilder {
     placement: Placement,
     policy: FailurePolicy,
     breaker: Option<CircuitBreaker>,
+    udp: Option<Udp>,
     settings: Settings,
 }
 
@@ -50,6 +52,8 @@ pub(super) struct Limits {
     pub requests: usize,
     /// Bytes of these requests, and as many of values that nobody has taken.
     pub buffered_bytes: u32,
+    /// Replies repeat the numbers of requests.
+    pub has_numbers: bool,
 }
 
 impl Default for Settings {
@@ -60,7 +64,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(1),
             retries: 2,
             connections_max: 2,
-            limits: Limits { requests: 1024, buffered_bytes: 16 << 20 },
+            limits: Limits { requests: 1024, buffered_bytes: 16 << 20, has_numbers: true },
             value_bytes_max: 64 << 20,
             warm_up: None,
             replication: None,
@@ -175,6 +179,7 @@ impl AsyncBuilder {
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.settings.protocol = protocol;
+        self.settings.limits.has_numbers = protocol != Protocol::Text;
         self
     }
 
@@ -235,6 +240,14 @@ impl AsyncBuilder {
         self
     }
 
+    /// Sends gets, or changes that nobody needs answers of, over UDP: see [`crate::udp`]. Default: all over TCP. Not
+    /// with TLS, logins, copies and unix sockets: requests are [`Error::Unsupported`](crate::Error::Unsupported) then.
+    #[must_use]
+    pub fn udp(mut self, udp: Udp) -> Self {
+        self.udp = Some(udp);
+        self
+    }
+
     /// Enables TLS.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -254,11 +267,12 @@ impl AsyncBuilder {
         let has_policy = self.policy != FailurePolicy::Error;
         let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
         let router = Router::new(&self.servers, self.placement, self.policy, breaker);
+        let udp = self.udp.map(|mode| UdpServers::new(mode, &self.servers, &self.settings));
         let settings = Arc::new(self.settings);
         let timeout = settings.timeout;
         let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
         let near = settings.near_cache.map(|limits| Arc::new(NearStore::new(limits)));
-        let shared = Shared { settings, current, near, flights: Flights::default() };
+        let shared = Shared { settings, current, near, flights: Flights::default(), udp };
         AsyncClient { shared: Arc::new(shared), timeout }
     }
 }

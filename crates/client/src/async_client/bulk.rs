@@ -2,10 +2,9 @@
 
 use futures_util::stream::{StreamExt, iter};
 
-use super::changes::{StoreOptions, deleted, store_outcome};
+use super::changes::{StoreOptions, deleted, stored};
 use super::request::Request;
 use super::{AsyncClient, Reply};
-use crate::client::StoreOutcome;
 use crate::{Error, Ttl};
 
 impl AsyncClient {
@@ -21,11 +20,7 @@ impl AsyncClient {
             let key = key.as_ref();
             self.store_request(key, value.into(), options).map(|request| (key.to_vec(), request))
         });
-        let stored = |reply: &Reply| match store_outcome(reply)? {
-            StoreOutcome::Stored => Ok(()),
-            _ => Err(super::impossible()),
-        };
-        self.ask_for_all(requests, stored).await
+        self.ask_for_all(requests, self.is_fire_and_forget(), stored).await
     }
 
     /// Deletes many keys, on all servers at once. The results are in the order of the keys; `false`: it does not exist.
@@ -38,20 +33,21 @@ impl AsyncClient {
             let request = Request::Delete { key: self.key(key.as_ref())?, compare: None, invalidate: None };
             Ok((key.as_ref().to_vec(), request))
         });
-        self.ask_for_all(requests, deleted).await
+        self.ask_for_all(requests, false, deleted).await
     }
 
     /// Sends all requests, each to its server. The results are in their order.
     async fn ask_for_all<R>(
         &self,
         requests: impl Iterator<Item = Result<(Vec<u8>, Request), Error>>,
+        is_quiet: bool,
         read: fn(&Reply) -> Result<R, Error>,
     ) -> Vec<Result<R, Error>> {
         let deadline = self.deadline();
         let ask = |(index, request): (usize, Result<(Vec<u8>, Request), Error>)| async move {
             let result = match request {
                 Ok((key, request)) => {
-                    self.ask_until(deadline, &key, request, false).await.and_then(|reply| read(&reply))
+                    self.ask_until(deadline, &key, request, is_quiet).await.and_then(|reply| read(&reply))
                 }
                 Err(error) => Err(error),
             };

@@ -1,6 +1,7 @@
 //! Changes of one key.
 
 use super::request::Request;
+use super::udp::made_or_sent;
 use super::{Answer, AsyncClient, Reply, impossible};
 use crate::client::StoreOutcome;
 use crate::codec::{Mode, Protocol};
@@ -39,10 +40,18 @@ impl AsyncClient {
         ttl: impl Into<Ttl>,
     ) -> Result<(), Error> {
         let options = StoreOptions { ttl: ttl.into(), ..StoreOptions::default() };
-        match self.store(key, value, options).await? {
-            StoreOutcome::Stored => Ok(()),
-            _ => Err(impossible()),
-        }
+        self.set_with(key.as_ref(), value.into(), options).await
+    }
+
+    /// Stores unconditionally, without a reply if the client sends so.
+    pub(super) async fn set_with(
+        &self,
+        key: &[u8],
+        value: Vec<u8>,
+        options: StoreOptions,
+    ) -> Result<(), Error> {
+        let request = self.store_request(key, value, options)?;
+        stored(&self.ask_until(self.deadline(), key, request, self.is_fire_and_forget()).await?)
     }
 
     /// Stores a value if the key does not exist.
@@ -230,6 +239,11 @@ pub(super) fn store_outcome(reply: &Reply) -> Result<StoreOutcome, Error> {
         Answer::NotFound => Ok(StoreOutcome::NotFound),
         _ => Err(impossible()),
     }
+}
+
+/// Of a plain store.
+pub(super) fn stored(reply: &Reply) -> Result<(), Error> {
+    made_or_sent(reply, |answer| matches!(answer, Answer::Stored))
 }
 
 pub(super) fn deleted(reply: &Reply) -> Result<bool, Error> {

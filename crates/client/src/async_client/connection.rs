@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -100,6 +101,7 @@ impl Connection {
         permits: Permits,
     ) -> Option<Ticket> {
         let (done, reply) = oneshot::channel();
+        let is_drainable = self.limits.has_numbers && request.key().is_some();
         let mut state = self.state();
         if state.end.is_some() {
             return None;
@@ -110,7 +112,8 @@ impl Connection {
         let driver = state.driver.take();
         drop(state);
         wake(driver);
-        Some(Ticket { connection: Arc::clone(self), id, reply, is_done: false })
+        let connection = Arc::clone(self);
+        Some(Ticket { connection, id, reply, is_done: false, deadline: None, is_drainable })
     }
 
     /// Takes requests of about so many bytes from the queue, and at least one if there is any. The driver is woken when
@@ -203,18 +206,23 @@ impl Drop for Credit {
 }
 
 /// The right to one reply. Who drops it before the reply has come ends the connection, unless nothing of the request
-/// was sent: a late reply could otherwise be taken for another's.
+/// was sent, or its reply has a number: then a task takes the reply. A late one could otherwise be taken for another's.
 #[derive(Debug)]
 pub(super) struct Ticket {
     connection: Arc<Connection>,
     id: u64,
     reply: oneshot::Receiver<Result<Reply, Failure>>,
     is_done: bool,
+    /// When the reply has to be there.
+    deadline: Option<Instant>,
+    /// It may be waited for by nobody.
+    is_drainable: bool,
 }
 
 impl Ticket {
     /// Waits for the reply until the deadline.
     pub(super) async fn wait(mut self, deadline: Instant) -> Result<Reply, Failure> {
+        self.deadline = Some(deadline);
         let reply = match timeout_at(deadline, &mut self.reply).await {
             Ok(Ok(reply)) => reply,
             // The driver answers all, whatever happens to it.
@@ -223,6 +231,26 @@ impl Ticket {
         };
         self.is_done = true;
         reply
+    }
+
+    /// Leaves the reply to a task, which waits as long as the caller would have: if it does not come, the connection
+    /// ends. `false`: there is no runtime for the task.
+    fn drain(&mut self) -> bool {
+        let (Some(deadline), Ok(runtime)) = (self.deadline, Handle::try_current()) else { return false };
+        if self.connection.withdraw(self.id) {
+            self.is_done = true;
+            return true;
+        }
+        let (connection, (_, reply)) = (Arc::clone(&self.connection), oneshot::channel());
+        let reply = std::mem::replace(&mut self.reply, reply);
+        self.is_done = true;
+        // Not one that is drained again, if the runtime ends.
+        let ticket =
+            Self { connection, id: self.id, reply, is_done: false, deadline: None, is_drainable: false };
+        runtime.spawn(async move {
+            let _ = ticket.wait(deadline).await;
+        });
+        true
     }
 
     /// Gives up waiting. The reply may have come all the same.
@@ -242,8 +270,12 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.is_done {
-            let _ = self.give_up(Interruption::Cancelled);
+        if self.is_done {
+            return;
         }
+        if self.is_drainable && self.drain() {
+            return;
+        }
+        let _ = self.give_up(Interruption::Cancelled);
     }
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::lookup_host;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::socket::Socket;
 use super::{AsyncClient, Settings};
-use crate::discovery::{BadConfig, ClusterConfig, Discovery};
-use crate::{Address, Error, Server, Servers};
+use crate::discovery::{BadConfig, ClusterConfig, Discovery, servers_at, srv_servers};
+use crate::{Address, Error, Servers};
 
 /// A list of servers that is looked up again and again: [`AsyncClient::watch_servers`]. Dropping it ends that.
 #[derive(Debug)]
@@ -92,6 +92,7 @@ async fn look_up(source: &Discovery, settings: &Settings, deadline: Instant) -> 
     let found = timeout_at(deadline, async {
         match source {
             Discovery::Dns { host, port } => addresses(host, *port).await,
+            Discovery::Srv { name, name_server } => srv(name.clone(), *name_server, deadline).await,
             Discovery::Cluster(address) => cluster(address, settings).await,
         }
     });
@@ -99,15 +100,18 @@ async fn look_up(source: &Discovery, settings: &Settings, deadline: Instant) -> 
 }
 
 async fn addresses(host: &str, port: u16) -> Result<ClusterConfig, Error> {
-    let failed = |error: std::io::Error| Error::Discovery(format!("{host}: {error}"));
-    let mut found: Vec<SocketAddr> = lookup_host((host, port)).await.map_err(failed)?.collect();
-    found.sort_unstable();
-    found.dedup();
-    if found.is_empty() {
-        return Err(Error::Discovery(format!("{host} has no address")));
-    }
-    let server = |address: SocketAddr| Server::from(Address::Inet { host: address.ip().to_string(), port });
-    Ok(ClusterConfig { version: 0, servers: found.into_iter().map(server).collect() })
+    let found = lookup_host((host, port)).await.map(Iterator::collect);
+    Ok(ClusterConfig { version: 0, servers: servers_at(host, port, found)? })
+}
+
+async fn srv(
+    name: String,
+    name_server: Option<SocketAddr>,
+    deadline: Instant,
+) -> Result<ClusterConfig, Error> {
+    let look_up = move || srv_servers(&name, name_server, Some(deadline.into_std()));
+    let servers = spawn_blocking(look_up).await.map_err(|error| Error::Discovery(error.to_string()))??;
+    Ok(ClusterConfig { version: 0, servers })
 }
 
 async fn cluster(address: &Address, settings: &Settings) -> Result<ClusterConfig, Error> {

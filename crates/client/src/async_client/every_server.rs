@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::request::Request;
+use super::udp::made_or_sent;
 use super::{Answer, AsyncClient, Reply, impossible};
 use crate::Error;
 use crate::client::{ByServer, is_word};
@@ -15,7 +16,7 @@ impl AsyncClient {
     /// Flushes every server, now or after a delay, rounded up to seconds.
     pub async fn flush_all(&self, delay: Duration) -> ByServer<()> {
         let delay_secs = secs_rounded_up(delay);
-        let is_ok = |reply: Reply| if let Answer::Ok = reply.answer { Ok(()) } else { Err(impossible()) };
+        let is_ok = |reply: Reply| made_or_sent(&reply, |answer| matches!(answer, Answer::Ok));
         self.end_warm_up().await;
         let _flushing = self.flushing();
         self.ask_every_server(|| Ok(Request::FlushAll { delay_secs }), is_ok).await
@@ -80,7 +81,16 @@ impl AsyncClient {
     ) -> ByServer<R> {
         let deadline = self.deadline();
         let topology = &self.shared.topology();
-        let ask = async |server| topology.ask_directly(server, request()?, deadline).await.and_then(&read);
+        let ask = async |server: usize| {
+            let request = request()?;
+            if let Some(udp) = &self.shared.udp {
+                let address = &topology.pools[server].address;
+                if let Some(reply) = udp.ask_server(address, &request, &topology.settings, deadline).await? {
+                    return read(reply);
+                }
+            }
+            topology.ask_directly(server, request, deadline).await.and_then(&read)
+        };
         let results = join_all((0..topology.pools.len()).map(ask)).await;
         topology.pools.iter().map(|pool| pool.address.clone()).zip(results).collect()
     }

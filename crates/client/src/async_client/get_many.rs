@@ -96,7 +96,8 @@ impl AsyncClient {
         let deadline = self.deadline();
         let (sender, arrivals) = mpsc::unbounded_channel();
         let topology = self.shared.topology();
-        if self.shared.settings.replication.is_some() {
+        // Over UDP, each key is a request by itself.
+        if self.shared.settings.replication.is_some() || self.shared.udp.is_some() {
             return self.get_replicas(keys, with_cas, deadline);
         }
         let mut shares = Shares::default();
@@ -134,7 +135,7 @@ impl AsyncClient {
         GetMany { servers, arrivals, keys: count, observation: None }
     }
 
-    /// Each key by itself, at all its places.
+    /// Each key by itself, at all its places, or over UDP.
     fn get_replicas<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,

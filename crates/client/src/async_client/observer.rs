@@ -155,12 +155,16 @@ fn error_type(error: &Error) -> &'static str {
         Error::Unknown(reason) => error_type(reason),
         Error::Interrupted(_) => "interrupted",
         Error::ValueTooLarge { .. } => "value_too_large",
+        Error::DatagramTooLarge { .. } => "datagram_too_large",
         Error::Unsupported(_) => "unsupported",
         Error::Violation(_) => "violation",
         Error::Refused { .. } => "refused",
         Error::InvalidKey => "invalid_key",
         Error::NoServers => "no_servers",
         Error::Ejected(_) => "ejected",
+        Error::Value(_) => "value",
+        #[cfg(feature = "serde")]
+        Error::Json(_) => "json",
         Error::Discovery(_) => "discovery",
     }
 }

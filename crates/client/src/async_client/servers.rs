@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use super::topology::Topology;
+use super::udp::UdpServers;
 use super::warm_up::WarmUp;
 use super::{AsyncClient, Entry};
 use crate::policy::ServerState;
@@ -48,7 +49,8 @@ impl AsyncClient {
     /// A server that has been in the list before may have old values: flush it before it comes back.
     ///
     /// # Errors
-    /// [`Error::Unsupported`]: a warm-up is set, and the protocol cannot have one, or items are replicated.
+    /// [`Error::Unsupported`]: a warm-up is set, and the protocol cannot have one, or items are replicated; or the
+    /// client has UDP, and the list a unix socket.
     /// Nothing has changed.
     pub fn set_servers(&self, servers: &Servers) -> Result<(), Error> {
         let settings = &self.shared.settings;
@@ -59,6 +61,10 @@ impl AsyncClient {
         }
         if settings.warm_up.is_some() && settings.replication.is_some() {
             return Err(Error::Unsupported("there is no warm-up of replicated items"));
+        }
+        if let Some(udp) = &self.shared.udp {
+            UdpServers::check(&servers.0)?;
+            udp.keep(&servers.0);
         }
         let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
         let old = Arc::clone(&current.topology);

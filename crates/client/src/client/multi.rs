@@ -2,6 +2,7 @@
 
 use super::{Client, Connection, Item, is_doubtful};
 use crate::codec::{Event, Get, Outcome};
+use crate::policy::Route;
 use crate::{Address, Error};
 
 /// The result of a get of many keys.
@@ -29,26 +30,72 @@ struct Batch {
     connection: Connection,
 }
 
+/// Keys that a server has not answered.
+struct Lost {
+    node: usize,
+    places: Vec<usize>,
+    error: Error,
+}
+
 impl Client {
     /// Gets the values of many keys. All requests are sent before the first reply is read, so that the servers work in
-    /// parallel. If a server fails, the others' replies are still returned; its keys are not asked for elsewhere.
+    /// parallel. If a server fails, the others' replies are still returned; its keys are asked for elsewhere if the
+    /// [policy](crate::FailurePolicy::Failover) says so.
     pub fn multi_get<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> MultiGet {
         let mut result = MultiGet::default();
         result.items.resize_with(keys.len(), || None);
         let mut shares = self.share_out(keys, &mut result);
+        let mut failed = Vec::new();
         while !shares.is_empty() {
-            let batches: Vec<_> =
-                shares.iter_mut().filter_map(|share| self.ask_for_some(keys, share, &mut result)).collect();
-            for batch in batches {
-                let node = batch.node;
-                if let Err(error) = self.receive_batch(batch, &mut result.items) {
-                    self.fail(node, error, &mut result);
-                    shares.retain(|share| share.node != node);
+            let (mut batches, mut lost) = (Vec::new(), Vec::new());
+            for share in &mut shares {
+                match self.ask_for_some(keys, share) {
+                    Ok(batch) => batches.push(batch),
+                    Err(failure) => lost.push(failure),
                 }
+            }
+            for batch in batches {
+                lost.extend(self.receive_batch(batch, &mut result.items).err());
+            }
+            for Lost { node, mut places, error } in lost {
+                if let Some(place) = shares.iter().position(|share| share.node == node) {
+                    let share = shares.swap_remove(place);
+                    places.extend_from_slice(&share.places[share.asked..]);
+                }
+                if self.may_move(&error, true) {
+                    failed.push(node);
+                    places.retain(|place| result.items[*place].is_none());
+                    if self.move_on(keys, places, &failed, &mut shares) {
+                        continue;
+                    }
+                }
+                self.fail(node, error, &mut result);
             }
             shares.retain(|share| share.asked < share.places.len());
         }
         result
+    }
+
+    /// Adds keys to the shares of the servers that are to be asked after some have failed. `false`: some have none.
+    fn move_on<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        places: Vec<usize>,
+        failed: &[usize],
+        shares: &mut Vec<Share>,
+    ) -> bool {
+        let mut has_all = true;
+        for place in places {
+            let Route::Server(node) = self.router.route(keys[place].as_ref(), failed) else {
+                has_all = false;
+                continue;
+            };
+            match shares.iter_mut().find(|share| share.node == node) {
+                Some(share) => share.places.push(place),
+                None => shares.push(Share { node, places: vec![place], asked: 0 }),
+            }
+        }
+        has_all
     }
 
     fn share_out<K: AsRef<[u8]>>(&mut self, keys: &[K], result: &mut MultiGet) -> Vec<Share> {
@@ -67,12 +114,7 @@ impl Client {
 
     /// Requests as many keys as fit into the buffers between client and server: a server may stop reading while nobody
     /// reads its replies.
-    fn ask_for_some<K: AsRef<[u8]>>(
-        &mut self,
-        keys: &[K],
-        share: &mut Share,
-        result: &mut MultiGet,
-    ) -> Option<Batch> {
+    fn ask_for_some<K: AsRef<[u8]>>(&mut self, keys: &[K], share: &mut Share) -> Result<Batch, Lost> {
         let mut bytes = 0;
         let rest = &share.places[share.asked..];
         let fits = |place: &&usize| {
@@ -89,31 +131,30 @@ impl Client {
         // An answer counts, and nothing before.
         let asked = if asked.is_err() { self.noted(share.node, asked) } else { asked };
         match asked {
-            Ok(connection) => Some(Batch { node: share.node, places, connection }),
-            Err(error) => {
-                self.fail(share.node, error, result);
-                share.asked = share.places.len();
-                None
-            }
+            Ok(connection) => Ok(Batch { node: share.node, places, connection }),
+            Err(error) => Err(Lost { node: share.node, places, error }),
         }
     }
 
-    fn receive_batch(&mut self, mut batch: Batch, items: &mut [Option<Item>]) -> Result<(), Error> {
+    fn receive_batch(&mut self, mut batch: Batch, items: &mut [Option<Item>]) -> Result<(), Lost> {
+        let Batch { node, places, connection } = &mut batch;
+        let node = *node;
         let mut told = Ok(());
-        let received = batch.connection.receive(|event| match event {
+        let received = connection.receive(|event| match event {
             Event::Value(value) => {
-                if let Some(place) = batch.places.get(value.index as usize) {
+                if let Some(place) = places.get(value.index as usize) {
                     items[*place] = Some(Item::of(&value));
                 }
             }
             Event::KeyFailed(error) | Event::Done((), Outcome::Error(error)) => told = Err(error.into()),
             _ => {}
         });
-        self.noted(batch.node, received)?;
-        if !told.as_ref().is_err_and(is_doubtful) {
-            self.nodes[batch.node].idle = Some(batch.connection);
+        let received = self.noted(node, received);
+        let is_certain = received.is_ok() && !told.as_ref().is_err_and(is_doubtful);
+        if is_certain {
+            self.nodes[node].idle = Some(batch.connection);
         }
-        told
+        received.and(told).map_err(|error| Lost { node, places: batch.places, error })
     }
 
     fn fail(&self, node: usize, error: Error, result: &mut MultiGet) {

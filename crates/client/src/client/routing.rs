@@ -66,7 +66,7 @@ impl Client {
         self.router.policy() == FailurePolicy::Miss && is_away
     }
 
-    fn may_move(&self, error: &Error, is_read: bool) -> bool {
+    pub(super) fn may_move(&self, error: &Error, is_read: bool) -> bool {
         let is_safe = is_read || matches!(error, Error::Connect(_));
         self.router.policy() == FailurePolicy::Failover && is_safe && is_failure(error)
     }

@@ -18,6 +18,12 @@ pub(super) enum Compression {
     SizedZlib,
     /// The length, then FastLZ's.
     SizedFastlz,
+    /// RFC 8878.
+    #[cfg(feature = "zstd")]
+    Zstd,
+    /// The length, then zstd's.
+    #[cfg(feature = "zstd")]
+    SizedZstd,
 }
 
 impl Compression {
@@ -35,12 +41,12 @@ impl Compression {
                 encoder.write_all(bytes).ok()?;
                 encoder.finish().ok()
             }
-            Self::SizedZlib => {
-                let mut output = u32::try_from(bytes.len()).ok()?.to_le_bytes().to_vec();
-                output.append(&mut Self::Zlib.compress(bytes)?);
-                Some(output)
-            }
+            Self::SizedZlib => sized(bytes, Self::Zlib),
             Self::SizedFastlz => None,
+            #[cfg(feature = "zstd")]
+            Self::Zstd => zstd::bulk::compress(bytes, zstd::DEFAULT_COMPRESSION_LEVEL).ok(),
+            #[cfg(feature = "zstd")]
+            Self::SizedZstd => sized(bytes, Self::Zstd),
         }
     }
 
@@ -50,16 +56,22 @@ impl Compression {
         match self {
             Self::Zlib => read_bounded(ZlibDecoder::new(bytes), value_bytes_max, damaged),
             Self::Gzip => read_bounded(GzDecoder::new(bytes), value_bytes_max, damaged),
-            Self::SizedZlib | Self::SizedFastlz => {
+            #[cfg(feature = "zstd")]
+            Self::Zstd => read_bounded(zstd_decoder(bytes, value_bytes_max)?, value_bytes_max, damaged),
+            _ => {
                 let (length, bytes) = bytes.split_first_chunk().ok_or_else(|| damaged.clone())?;
                 let value_bytes = u32::from_le_bytes(*length) as usize;
                 if value_bytes > value_bytes_max {
                     return Err(Error::TooLarge { value_bytes_max });
                 }
-                let value = if self == Self::SizedFastlz {
-                    fastlz::decompress(bytes, value_bytes)
-                } else {
-                    read_bounded(ZlibDecoder::new(bytes), value_bytes, damaged.clone()).ok()
+                let value = match self {
+                    Self::SizedFastlz => fastlz::decompress(bytes, value_bytes),
+                    #[cfg(feature = "zstd")]
+                    Self::SizedZstd => {
+                        let decoder = zstd_decoder(bytes, value_bytes_max)?;
+                        read_bounded(decoder, value_bytes, damaged.clone()).ok()
+                    }
+                    _ => Self::Zlib.decompress(bytes, value_bytes).ok(),
                 };
                 value.filter(|value| value.len() == value_bytes).ok_or(damaged)
             }
@@ -71,8 +83,27 @@ impl Compression {
             Self::Zlib | Self::SizedZlib => "zlib",
             Self::Gzip => "gzip",
             Self::SizedFastlz => "FastLZ",
+            #[cfg(feature = "zstd")]
+            Self::Zstd | Self::SizedZstd => "zstd",
         }
     }
+}
+
+/// The length, then what is compressed.
+fn sized(bytes: &[u8], compression: Compression) -> Option<Vec<u8>> {
+    let mut output = u32::try_from(bytes.len()).ok()?.to_le_bytes().to_vec();
+    output.append(&mut compression.compress(bytes)?);
+    Some(output)
+}
+
+/// It takes no more memory for earlier bytes than the largest value has, or 8 MiB, which RFC 8878 wants of everybody.
+#[cfg(feature = "zstd")]
+fn zstd_decoder(bytes: &[u8], value_bytes_max: usize) -> Result<impl Read, Error> {
+    let damaged = |_| Error::Damaged { compression: "zstd" };
+    let mut decoder = zstd::Decoder::with_buffer(bytes).map_err(damaged)?;
+    let window_log_max = value_bytes_max.max(8 << 20).checked_next_power_of_two().map_or(31, usize::ilog2);
+    decoder.window_log_max(window_log_max.min(31)).map_err(damaged)?;
+    Ok(decoder)
 }
 
 /// All that a decoder gives, if that is at most `bytes_max`. The capacity grows with what came, up to one byte beyond.
@@ -110,6 +141,17 @@ const GROWTH_BYTES_MIN: usize = 4096;
 mod tests {
     use super::*;
 
+    /// What is written.
+    const ALL: &[Compression] = &[
+        Compression::Zlib,
+        Compression::Gzip,
+        Compression::SizedZlib,
+        #[cfg(feature = "zstd")]
+        Compression::Zstd,
+        #[cfg(feature = "zstd")]
+        Compression::SizedZstd,
+    ];
+
     /// Gives bytes for ever, and counts.
     struct Endless<'a>(&'a mut usize);
 
@@ -136,7 +178,7 @@ mod tests {
     fn what_fits_exactly_is_taken_without_memory_beyond() {
         for bytes in [0_usize, 1, 4096, 4097, 50_000] {
             let value = vec![7; bytes];
-            for compression in [Compression::Zlib, Compression::Gzip, Compression::SizedZlib] {
+            for compression in ALL {
                 let compressed = compression.compress(&value).expect("it can");
                 let decompressed = compression.decompress(&compressed, bytes).expect("it fits");
                 assert_eq!(decompressed, value);

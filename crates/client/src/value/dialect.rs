@@ -6,7 +6,7 @@
 pub enum Dialect {
     /// larder's own, which has all types but serialized objects other than JSON. Bits 0 to 3: 0 bytes, 1 text, 2 a
     /// decimal integer, 3 a decimal floating-point number, 4 a boolean (`0`, `1`), 5 a date (decimal milliseconds), 6
-    /// JSON. Bit 4: zlib.
+    /// JSON. Bit 4: zlib; bit 5: zstd.
     Plain,
     /// PECL memcache 4.0.5. 1 `serialize`, 2 zlib; 0x100 boolean, 0x300 integer, 0x700 floating-point number; a string
     /// without. Bits 16 to 31 are the application's.
@@ -14,7 +14,7 @@ pub enum Dialect {
     /// php-memcached 3.2. Bits 0 to 3: 0 string, 1 integer, 2 floating-point number, 3 boolean, 4 `serialize`, 5
     /// igbinary, 6 JSON, 7 MessagePack. Bit 4: compressed, with 5 by zlib, 6 by FastLZ, 7 by zstd; before it the length
     /// of the value (32 bits, little-endian). Bits 16 to 31 are the application's. FastLZ is read, and zlib written,
-    /// which php-memcached reads whatever its settings; zstd (3.3) is not supported.
+    /// which php-memcached reads whatever its settings; zstd (its version 3.3) is read with the feature `zstd`.
     PhpMemcached,
     /// spymemcached 2.12.3 (`SerializingTranscoder`). 1 serialized, 2 gzip; 0x100 boolean, 0x200 `int`, 0x300 `long`,
     /// 0x400 `Date`, 0x500 `byte`, 0x600 `float`, 0x700 `double`, 0x800 bytes; text without.

@@ -29,6 +29,8 @@ pub enum Error {
         /// How large it may be.
         value_bytes_max: usize,
     },
+    /// It is this, and not JSON.
+    NotJson(&'static str),
     /// The dialect has no such type.
     Unsupported {
         /// The dialect, by the name of its client.
@@ -45,6 +47,7 @@ impl fmt::Display for Error {
                 write!(f, "the flags {client_flags} mean nothing to {dialect}")
             }
             Self::Malformed(expected) => write!(f, "the value is not {expected}, which its flags say it is"),
+            Self::NotJson(kind) => write!(f, "the value is {kind}, and not JSON"),
             Self::OutOfRange => f.write_str("the number needs more bits than its type has"),
             Self::Damaged { compression } => write!(f, "the value is not what {compression} compressed"),
             Self::UnsupportedCompression(compression) => {

@@ -50,6 +50,8 @@ const BY_ZLIB: u32 = 1 << 5;
 const BY_FASTLZ: u32 = 1 << 6;
 const BY_ZSTD: u32 = 1 << 7;
 pub(super) const COMPRESSED_BY_ZLIB: u32 = IS_COMPRESSED | BY_ZLIB;
+#[cfg(feature = "zstd")]
+pub(super) const COMPRESSED_BY_ZSTD: u32 = IS_COMPRESSED | BY_ZSTD;
 
 /// `None`: there are no flags for it.
 pub(super) fn encode_memcached(value: &Value) -> Option<Encoded> {
@@ -94,6 +96,9 @@ pub(super) fn compression(client_flags: u32) -> Result<Option<Compression>, Erro
     match client_flags & (BY_ZLIB | BY_FASTLZ | BY_ZSTD) {
         BY_ZLIB => Ok(Some(Compression::SizedZlib)),
         BY_FASTLZ => Ok(Some(Compression::SizedFastlz)),
+        #[cfg(feature = "zstd")]
+        BY_ZSTD => Ok(Some(Compression::SizedZstd)),
+        #[cfg(not(feature = "zstd"))]
         BY_ZSTD => Err(Error::UnsupportedCompression("zstd")),
         // Versions before 2.0.
         0 => Ok(Some(Compression::Zlib)),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::compression::Compression;
 use super::transcoder::Encoded;
 use super::{Error, Format, Value, number};
 
@@ -12,7 +13,8 @@ const FLOAT: u32 = 3;
 const BOOL: u32 = 4;
 const DATE: u32 = 5;
 const JSON: u32 = 6;
-pub(super) const COMPRESSED: u32 = 16;
+pub(super) const BY_ZLIB: u32 = 16;
+pub(super) const BY_ZSTD: u32 = 32;
 
 /// `None`: there are no flags for it.
 pub(super) fn encode(value: &Value) -> Option<Encoded> {
@@ -28,9 +30,22 @@ pub(super) fn encode(value: &Value) -> Option<Encoded> {
     })
 }
 
+/// How a value is compressed.
+pub(super) fn compression(client_flags: u32) -> Result<Option<Compression>, Error> {
+    match client_flags & (BY_ZLIB | BY_ZSTD) {
+        0 => Ok(None),
+        BY_ZLIB => Ok(Some(Compression::Zlib)),
+        #[cfg(feature = "zstd")]
+        BY_ZSTD => Ok(Some(Compression::Zstd)),
+        #[cfg(not(feature = "zstd"))]
+        BY_ZSTD => Err(Error::UnsupportedCompression("zstd")),
+        _ => Err(Error::Damaged { compression: "one compression" }),
+    }
+}
+
 /// `None`: the flags mean nothing.
 pub(super) fn decode(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
-    Ok(Some(match client_flags & !COMPRESSED {
+    Ok(Some(match client_flags & !(BY_ZLIB | BY_ZSTD) {
         BYTES => Value::Bytes(bytes.into_owned()),
         TEXT => Value::Text(text(bytes)?),
         INTEGER => Value::Integer(number::integer(&bytes)?),

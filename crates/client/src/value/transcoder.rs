@@ -10,6 +10,8 @@ use super::{Dialect, Error, FloatWidth, IntegerWidth, Value, java, php, plain, p
 pub struct Transcoder {
     dialect: Dialect,
     compressed_from_bytes: Option<usize>,
+    #[cfg(feature = "zstd")]
+    writes_zstd: bool,
     value_bytes_max: usize,
     pub(super) integer_width: IntegerWidth,
     pub(super) float_width: FloatWidth,
@@ -37,6 +39,8 @@ impl Transcoder {
         Self {
             dialect,
             compressed_from_bytes: dialect.compressed_from_bytes(),
+            #[cfg(feature = "zstd")]
+            writes_zstd: false,
             value_bytes_max: Self::VALUE_BYTES_MAX,
             integer_width: IntegerWidth::default(),
             float_width: FloatWidth::default(),
@@ -50,6 +54,16 @@ impl Transcoder {
     #[must_use]
     pub fn compressed_from_bytes(self, compressed_from_bytes: Option<usize>) -> Self {
         Self { compressed_from_bytes, ..self }
+    }
+
+    /// Compresses by zstd instead of zlib, in the dialects that have it: [`Dialect::Plain`] and
+    /// [`Dialect::PhpMemcached`], which only its version 3.3 reads, if it was built with zstd. The others go on as they
+    /// do. Both are read with the feature `zstd`, whatever is written.
+    #[cfg(feature = "zstd")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "zstd")))]
+    #[must_use]
+    pub fn zstd(self) -> Self {
+        Self { writes_zstd: true, ..self }
     }
 
     /// How many bytes a value may have, decompressed as well. Larger ones are refused before memory is taken for them;
@@ -102,6 +116,7 @@ impl Transcoder {
     /// All but [`Error::Unsupported`].
     pub fn decode(&self, bytes: &[u8], client_flags: u32) -> Result<Value, Error> {
         let compression = match self.dialect {
+            Dialect::Plain => plain::compression(client_flags)?,
             Dialect::PhpMemcached => php::compression(client_flags)?,
             _ => {
                 let (flag, compression) = self.simple_compression();
@@ -146,8 +161,16 @@ impl Transcoder {
 
     /// The compression that is written, and its flags.
     fn simple_compression(&self) -> (u32, Compression) {
+        #[cfg(feature = "zstd")]
         match self.dialect {
-            Dialect::Plain => (plain::COMPRESSED, Compression::Zlib),
+            Dialect::Plain if self.writes_zstd => return (plain::BY_ZSTD, Compression::Zstd),
+            Dialect::PhpMemcached if self.writes_zstd => {
+                return (php::COMPRESSED_BY_ZSTD, Compression::SizedZstd);
+            }
+            _ => {}
+        }
+        match self.dialect {
+            Dialect::Plain => (plain::BY_ZLIB, Compression::Zlib),
             Dialect::PhpMemcached => (php::COMPRESSED_BY_ZLIB, Compression::SizedZlib),
             Dialect::PhpMemcache => (php::COMPRESSED, Compression::Zlib),
             Dialect::Spymemcached | Dialect::Whalin | Dialect::WhalinV1 => {

@@ -48,7 +48,7 @@ fn nodes(version: u64, servers: &[&Address]) -> String {
     format!("{version}\n{}\n", servers.iter().map(node).collect::<Vec<_>>().join(" "))
 }
 
-async fn until(condition: impl Fn() -> bool) {
+pub(crate) async fn until(condition: impl Fn() -> bool) {
     for _ in 0..6000 {
         if condition() {
             return;

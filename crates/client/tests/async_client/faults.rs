@@ -125,19 +125,64 @@ async fn a_timeout_ends_its_connection_and_others_on_it_are_told() {
     first.expect_end().await;
 }
 
+/// Without numbers a late reply could be taken for another's.
 #[tokio::test]
-async fn a_dropped_future_ends_its_connection_once_it_is_sent() {
+async fn a_dropped_future_ends_its_connection_in_the_text_protocol() {
+    let (mut server, builder) = Fake::start(Protocol::Text).await;
+    let client = builder.build();
+    let mut dropped = Box::pin(client.get("late"));
+    begin(&mut dropped).await;
+    let mut first = server.accept().await;
+    first.expect("get late\r\n").await;
+    let set = spawn_set(&client, "a");
+    first.expect("set a 0 0 1\r\nx\r\n").await;
+    drop(dropped);
+    let error = set.await.expect("no panic").expect_err("its reply is lost");
+    assert!(matches!(why(&error), Some(Error::Interrupted(Interruption::Cancelled))), "{error}");
+    first.expect_end().await;
+}
+
+#[tokio::test]
+async fn the_reply_to_a_dropped_future_is_nobodys() {
     let (mut server, builder) = Fake::start(Protocol::Meta).await;
     let client = builder.build();
     let mut dropped = Box::pin(client.get("late"));
     begin(&mut dropped).await;
     let mut first = server.accept().await;
     first.expect("mg late v f O0\r\n").await;
+    let get = spawn_get(&client, "a");
+    first.expect("mg a v f O1\r\n").await;
+    drop(dropped);
+    first.send("VA 3 f0 O0\r\nold\r\nVA 3 f0 O1\r\nnew\r\n").await;
+    assert_eq!(get.await.expect("no panic").expect("it is answered").as_deref(), Some("new"));
+    // The connection goes on, and as before it ends with a reply that has a wrong number.
+    let mut dropped = Box::pin(client.get("late"));
+    begin(&mut dropped).await;
+    first.expect("mg late v f O2\r\n").await;
+    let set = spawn_set(&client, "b");
+    first.expect("ms b 1 O3\r\nx\r\n").await;
+    drop(dropped);
+    first.send("HD O3\r\n").await;
+    let error = set.await.expect("no panic").expect_err("its reply is lost");
+    assert!(matches!(why(&error), Some(Error::Violation(_))), "{error}");
+    first.expect_end().await;
+}
+
+/// A server that stalls is found out, though nobody waits for it any more.
+#[tokio::test]
+async fn the_reply_to_a_dropped_future_has_its_time() {
+    let (mut server, builder) = Fake::start(Protocol::Meta).await;
+    let client = builder.build();
+    let impatient = client.with_timeout(Duration::from_millis(100));
+    let mut dropped = Box::pin(impatient.get("late"));
+    begin(&mut dropped).await;
+    let mut first = server.accept().await;
+    first.expect("mg late v f O0\r\n").await;
+    drop(dropped);
     let set = spawn_set(&client, "a");
     first.expect("ms a 1 O1\r\nx\r\n").await;
-    drop(dropped);
     let error = set.await.expect("no panic").expect_err("its reply is lost");
-    assert!(matches!(why(&error), Some(Error::Interrupted(Interruption::Cancelled))), "{error}");
+    assert!(matches!(why(&error), Some(Error::Interrupted(Interruption::Timeout))), "{error}");
     first.expect_end().await;
 }
 

@@ -11,4 +11,6 @@ mod observer;
 mod policies;
 mod replicas;
 mod servers;
+mod srv;
+mod udp;
 mod warm_up;

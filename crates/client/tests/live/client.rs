@@ -1,9 +1,12 @@
 //! The client, with a few memcacheds.
 
+use std::net::TcpListener;
+
 use larder_client::client::{Item, StoreOutcome};
 use larder_client::codec::{ErrorKind, Protocol, Store};
+use larder_client::discovery::Discovery;
 use larder_client::policy::{CircuitBreaker, Health};
-use larder_client::{Address, Client, Distribution, Error, FailurePolicy};
+use larder_client::{Address, Client, Distribution, Error, FailurePolicy, Servers};
 use larder_conformance::server::Server;
 
 use crate::server::start;
@@ -158,6 +161,77 @@ fn a_server_that_is_away_is_left_out_as_the_policy_says() {
         let lost = keys.iter().filter(|key| policy == FailurePolicy::Miss && is_of(&client, key)).count();
         assert_eq!(found.items.iter().filter(|item| item.is_none()).count(), lost);
     }
+}
+
+/// A get of many finds out by itself that servers are away, and asks the next ones.
+#[test]
+fn a_get_of_many_moves_on() {
+    let keys: Vec<_> = (0..300).map(|n| format!("key-{n}")).collect();
+    for protocol in [Protocol::Text, Protocol::Meta, Protocol::Binary] {
+        let nobody =
+            || TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound");
+        let away =
+            [nobody(), nobody()].map(|address| address.to_string().parse::<Address>().expect("an address"));
+        let server = start(&[]);
+        let mut whole = Client::of(address(&server));
+        keys.iter().for_each(|key| whole.set(key, key, 0).expect("all is well"));
+        let builder = Client::builder().protocol(protocol).distribution(Distribution::Ketama);
+        let builder = away.iter().fold(builder, |builder, away| builder.server(away.clone()));
+        let builder = builder.server(address(&server)).failure_policy(FailurePolicy::Failover);
+        let mut client = builder.build();
+        let found = client.multi_get(&keys);
+        assert!(found.failures.is_empty(), "{:?}", found.failures);
+        assert!(
+            found
+                .items
+                .iter()
+                .zip(&keys)
+                .all(|(item, key)| { item.as_ref().is_some_and(|item| item.value == key.as_bytes()) })
+        );
+        // Nobody is left.
+        drop(server);
+        let found = client.multi_get(&keys);
+        assert!(found.items.iter().all(Option::is_none) && !found.failures.is_empty());
+    }
+}
+
+#[test]
+fn a_list_of_servers_can_be_replaced() {
+    let (mut servers, mut client) = three(Protocol::Text, Distribution::Ketama);
+    let keys: Vec<_> = (0..100).map(|n| format!("key-{n}")).collect();
+    keys.iter().for_each(|key| client.set(key, key, 0).expect("all is well"));
+    let connections = |server: &Server| {
+        let mut told = Client::of(address(server)).stats("");
+        let told = told.pop().expect("one server").1.expect("all is well");
+        let total = told.into_iter().find(|(name, _)| name == "total_connections").expect("it counts");
+        total.1.parse::<u64>().expect("a number")
+    };
+    let before = connections(&servers[0]);
+    let moved = servers.pop().expect("there are three");
+    let added = start(&[]);
+    let list = [&added, &servers[0], &servers[1]].map(|server| larder_client::Server::from(address(server)));
+    client.set_servers(&Servers(list.to_vec()));
+    assert!(
+        client
+            .servers()
+            .map(|server| server.address.clone())
+            .eq(list.iter().map(|server| server.address.clone()))
+    );
+    for key in &keys {
+        let server = client.server_of(key).expect("there are servers").address.clone();
+        let item = client.get(key).expect("all is well");
+        // It is where it was, or nowhere: never at a server that has left.
+        assert!(server != address(&moved) && item.is_none_or(|item| item.value == key.as_bytes()));
+        client.set(key, "new", 0).expect("all is well");
+    }
+    assert!(client.multi_get(&keys).items.iter().flatten().all(|item| item.value == b"new"));
+    // The connection stayed open: only those that count have come.
+    assert_eq!(connections(&servers[0]), before + 1);
+    // It is also looked up.
+    client.discover(&Discovery::Dns { host: "localhost".into(), port: 11 }).expect("it has an address");
+    assert!(client.servers().all(|server| server.address.to_string().ends_with(":11")));
+    let refused = client.discover(&Discovery::Cluster(address(&added)));
+    assert!(matches!(refused, Err(Error::Discovery(_))), "{refused:?}");
 }
 
 #[test]

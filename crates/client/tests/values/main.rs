@@ -3,8 +3,12 @@
 mod chunked;
 mod clients;
 mod hostile;
+#[cfg(all(feature = "serde", feature = "tokio"))]
+mod typed;
 mod vector;
 mod vectors;
+#[cfg(feature = "zstd")]
+mod zstd;
 
 use larder_client::Client;
 use larder_conformance::server::{Server, any};
