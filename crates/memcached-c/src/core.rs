@@ -123,7 +123,7 @@ impl Core {
     fn note_disconnect(&mut self, at: usize) {
         let Some(instance) = self.instances.get(at) else { return };
         if self.last_disconnected.as_ref().is_none_or(|last| last.version != instance.version) {
-            self.last_disconnected = Some(Box::new(instance.copy()));
+            self.last_disconnected = instance.copy();
         }
     }
 }

@@ -139,7 +139,7 @@ pub(crate) fn digest(key: &[u8], algorithm: u32) -> Option<u32> {
 
 macro_rules! functions {
     ($($name:ident = $hash:ident),*) => {$(
-        extern "C" fn $name(key: *const c_char, length: usize, _: *mut c_void) -> u32 {
+        extern "C-unwind" fn $name(key: *const c_char, length: usize, _: *mut c_void) -> u32 {
             let key = match key.is_null() || length == 0 || isize::try_from(length).is_err() {
                 true => b"",
                 // SAFETY: C code passed the length with the key.

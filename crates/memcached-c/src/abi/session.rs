@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell, RefMut, UnsafeCell};
 use std::ptr::{null, null_mut};
 
-use super::heap::{free_struct, new_struct};
+use super::heap::{boxed, free_struct, new_struct};
 use super::structs::*;
 use super::{Kit, ResultPtr};
 use crate::core::{Core, Instance};
@@ -28,14 +28,21 @@ impl Memc {
     pub(crate) fn create(&self) -> *mut MemcachedSt {
         let is_allocated = self.0.is_null();
         let memc = if is_allocated { new_struct() } else { self.0 };
-        if !memc.is_null() {
-            // SAFETY: there is room for one. Its content may be uninitialised, so it is neither read nor dropped.
-            unsafe { memc.write(MemcachedSt::new(if is_allocated { ALLOCATED } else { 0 })) };
-            let core = Box::into_raw(Box::new(RefCell::new(Core::default())));
-            // SAFETY: it was just written.
-            unsafe { (*memc).ketama_continuum.set(core) };
-            Self::result_of(memc).initialize(memc);
+        if memc.is_null() {
+            return memc;
         }
+        let Some(core) = boxed(RefCell::new(Core::default())) else {
+            if is_allocated {
+                // SAFETY: it came from `new_struct`, and nothing has it.
+                unsafe { free_struct(memc) };
+            }
+            return null_mut();
+        };
+        // SAFETY: there is room for one. Its content may be uninitialised, so it is neither read nor dropped.
+        unsafe { memc.write(MemcachedSt::new(if is_allocated { ALLOCATED } else { 0 })) };
+        // SAFETY: it was just written.
+        unsafe { (*memc).ketama_continuum.set(Box::into_raw(core)) };
+        Self::result_of(memc).initialize(memc);
         memc
     }
 

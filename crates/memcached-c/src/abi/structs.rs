@@ -269,33 +269,33 @@ pub(crate) struct HashFunctionSt {
 }
 
 /// `hashkit_hash_fn`.
-pub(crate) type HashFn = extern "C" fn(*const c_char, usize, *mut c_void) -> u32;
+pub(crate) type HashFn = extern "C-unwind" fn(*const c_char, usize, *mut c_void) -> u32;
 /// `memcached_clone_fn`.
-pub(crate) type CloneFn = extern "C" fn(*mut MemcachedSt, *const MemcachedSt) -> Return;
+pub(crate) type CloneFn = extern "C-unwind" fn(*mut MemcachedSt, *const MemcachedSt) -> Return;
 /// `memcached_cleanup_fn`.
-pub(crate) type CleanupFn = extern "C" fn(*const MemcachedSt) -> Return;
+pub(crate) type CleanupFn = extern "C-unwind" fn(*const MemcachedSt) -> Return;
 /// `memcached_trigger_key_fn`.
 pub(crate) type TriggerKeyFn =
-    extern "C" fn(*const MemcachedSt, *const c_char, usize, *mut ResultSt) -> Return;
+    extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize, *mut ResultSt) -> Return;
 /// `memcached_trigger_delete_key_fn`.
-pub(crate) type TriggerDeleteKeyFn = extern "C" fn(*const MemcachedSt, *const c_char, usize) -> Return;
+pub(crate) type TriggerDeleteKeyFn = extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize) -> Return;
 /// `memcached_execute_fn`.
-pub(crate) type ExecuteFn = extern "C" fn(*const MemcachedSt, *mut ResultSt, *mut c_void) -> Return;
+pub(crate) type ExecuteFn = extern "C-unwind" fn(*const MemcachedSt, *mut ResultSt, *mut c_void) -> Return;
 /// `memcached_server_fn`.
-pub(crate) type ServerFn = extern "C" fn(*const MemcachedSt, *const Instance, *mut c_void) -> Return;
+pub(crate) type ServerFn = extern "C-unwind" fn(*const MemcachedSt, *const Instance, *mut c_void) -> Return;
 /// `memcached_stat_fn`.
 pub(crate) type StatFn =
-    extern "C" fn(*const Instance, *const c_char, usize, *const c_char, usize, *mut c_void) -> Return;
+    extern "C-unwind" fn(*const Instance, *const c_char, usize, *const c_char, usize, *mut c_void) -> Return;
 /// `memcached_dump_fn`.
-pub(crate) type DumpFn = extern "C" fn(*const MemcachedSt, *const c_char, usize, *mut c_void) -> Return;
+pub(crate) type DumpFn = extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize, *mut c_void) -> Return;
 /// `memcached_malloc_fn`.
-pub(crate) type MallocFn = extern "C" fn(*const MemcachedSt, usize, *mut c_void) -> *mut c_void;
+pub(crate) type MallocFn = extern "C-unwind" fn(*const MemcachedSt, usize, *mut c_void) -> *mut c_void;
 /// `memcached_free_fn`.
-pub(crate) type FreeFn = extern "C" fn(*const MemcachedSt, *mut c_void, *mut c_void);
+pub(crate) type FreeFn = extern "C-unwind" fn(*const MemcachedSt, *mut c_void, *mut c_void);
 /// `memcached_realloc_fn`.
-pub(crate) type ReallocFn = extern "C" fn(*const MemcachedSt, *mut c_void, usize, *mut c_void) -> *mut c_void;
+pub(crate) type ReallocFn = extern "C-unwind" fn(*const MemcachedSt, *mut c_void, usize, *mut c_void) -> *mut c_void;
 /// `memcached_calloc_fn`.
-pub(crate) type CallocFn = extern "C" fn(*const MemcachedSt, usize, usize, *mut c_void) -> *mut c_void;
+pub(crate) type CallocFn = extern "C-unwind" fn(*const MemcachedSt, usize, usize, *mut c_void) -> *mut c_void;
 
 /// `is_allocated`, the first bit of every `options`.
 pub(crate) const ALLOCATED: u8 = 1;

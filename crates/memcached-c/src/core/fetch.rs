@@ -1,5 +1,6 @@
 //! Requests for items.
 
+use std::collections::TryReserveError;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_client::codec::{ErrorKind, Event, Get, Outcome};
@@ -28,9 +29,25 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    fn push(&mut self, key: &[u8]) {
+    fn push(&mut self, key: &[u8]) -> Result<(), TryReserveError> {
+        self.starts.try_reserve(1)?;
+        self.bytes.try_reserve(key.len())?;
         self.starts.push(self.bytes.len());
         self.bytes.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// The keys as they are sent: each with `namespace` before it, one after the other, and where each begins.
+    fn whole(&self, namespace: &[u8]) -> Result<Self, TryReserveError> {
+        let mut whole = Self::default();
+        whole.bytes.try_reserve_exact(self.bytes.len() + namespace.len() * self.starts.len())?;
+        whole.starts.try_reserve_exact(self.starts.len())?;
+        for key in self.keys() {
+            whole.starts.push(whole.bytes.len());
+            whole.bytes.extend_from_slice(namespace);
+            whole.bytes.extend_from_slice(key);
+        }
+        Ok(whole)
     }
 
     fn key(&self, index: u32) -> &[u8] {
@@ -132,26 +149,39 @@ impl Core {
     }
 
     /// Requests many items, to be fetched one by one.
-    pub(crate) fn multi_get(&mut self, options: &Options, group: Option<&[u8]>, keys: &[&[u8]]) -> Return {
+    pub(crate) fn multi_get(&mut self, options: &Options, group: Option<&[u8]>, keys: &mut Vec<&[u8]>) -> Return {
         // A key that the text protocol takes for several is no item's: libmemcached asks for it, and finds nothing.
-        let sound: Vec<&[u8]> = keys.iter().copied().filter(|key| !options.splits(key)).collect();
-        let keys = if sound.is_empty() { keys } else { &sound };
+        if keys.iter().any(|key| !options.splits(key)) {
+            keys.retain(|key| !options.splits(key));
+        }
         if let Err(code) = self.begin_fetch(options, keys) {
             return code;
         }
         let of_group = group.map(|group| self.place_now(options, group));
         let mut shares: Vec<Wanted> = Vec::new();
         shares.resize_with(self.instances.len(), Wanted::default);
-        for key in keys {
+        for key in &*keys {
             let at = of_group.unwrap_or_else(|| self.place_now(options, key));
-            shares[at].push(key);
+            if shares[at].push(key).is_err() {
+                return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
+            }
         }
         let get = Get { with_cas: options.support_cas, ..Get::default() };
         let (mut sent, mut failed) = (0, None);
         for (first, share) in shares.into_iter().enumerate().filter(|(_, share)| !share.starts.is_empty()) {
-            let whole: Vec<_> = share.keys().map(|key| self.prefixed(key)).collect();
+            let namespace = self.namespace.as_ref().map_or(&b""[..], |namespace| namespace.as_bytes());
+            let Ok(whole) = share.whole(namespace) else {
+                return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
+            };
+            let mut slices: Vec<&[u8]> = Vec::new();
+            if slices.try_reserve_exact(whole.starts.len()).is_err() {
+                return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
+            }
+            slices.extend(whole.keys());
+            let request_bytes = whole.bytes.len().saturating_add(whole.starts.len().saturating_mul(HEAD_BYTES));
             let ask = |link: &mut Link| {
-                link.request(|pipeline, output| pipeline.multi_get(output, &get, &whole, Tag::Wanted))?;
+                link.reserve(request_bytes)?;
+                link.request(|pipeline, output| pipeline.multi_get(output, &get, &slices, Tag::Wanted))?;
                 link.flush(options)
             };
             match self.send_to_a_replica(options, first, ask) {
@@ -277,6 +307,9 @@ impl Core {
         Ok(())
     }
 }
+
+/// What the protocols put before a key of a multi-get, at most.
+const HEAD_BYTES: usize = 32;
 
 /// A number below `end`, to spread reads.
 fn random(end: usize) -> usize {

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use input::Input;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
-use larder_client::{Address, Login, Stream, Tls};
+use larder_client::{Address, Stream, Tls};
 use larder_protocol::udp::{DATAGRAM_BYTES_MAX, Header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{getsockname, sockopt};
 
 use super::Options;
 use super::failure::Failure;
-use crate::abi::Return;
+use crate::abi::{Credentials, Return};
 
 /// A connection.
 pub(super) struct Link {
@@ -56,7 +56,7 @@ impl Link {
         address: &Address,
         options: &Options,
         tls: Option<&Tls>,
-        login: Option<&Login>,
+        login: Option<&Credentials>,
     ) -> Result<Self, Failure> {
         let protocol = if options.binary { Protocol::Binary } else { Protocol::Text };
         let mut link = Self {
@@ -70,6 +70,7 @@ impl Link {
             is_quiet: false,
         };
         if let Some(login) = login {
+            link.reserve(login.user.len().saturating_add(login.password.len()))?;
             link.pipeline.login(&mut link.output, &login.user, &login.password, Tag::Awaited);
             link.flush(options)?;
             link.await_reply(options, |event| match event {
@@ -83,6 +84,11 @@ impl Link {
     /// Requests that wait for replies.
     pub(super) fn due(&self) -> usize {
         self.pipeline.len()
+    }
+
+    /// Takes memory for requests whose size the program has chosen.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.output.try_reserve(bytes.saturating_add(REQUEST_BYTES)).map_err(|_| Failure::out_of_memory())
     }
 
     /// Adds a request to those that are sent next. A datagram is sent at once.
@@ -187,7 +193,19 @@ impl Link {
         options: &Options,
         take: impl FnOnce(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
+        self.next_until(options, &Deadline(None), take)
+    }
+
+    fn next_until<R>(
+        &mut self,
+        options: &Options,
+        deadline: &Deadline,
+        take: impl FnOnce(Event<'_, Tag>) -> R,
+    ) -> Result<R, Failure> {
         loop {
+            if deadline.has_passed() {
+                return Err(Failure::timeout());
+            }
             let unread = self.input.unread();
             let mut rest = unread;
             match self.pipeline.receive(&mut rest) {
@@ -214,13 +232,32 @@ impl Link {
         options: &Options,
         mut take: impl FnMut(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
+        self.await_reply_until(options, &Deadline(None), |event| Ok(take(event)))
+    }
+
+    /// The same, for a reply of which the server says how long it is: all of it has to come in the time that one wait
+    /// may take, and an error of `take` ends it.
+    pub(super) fn await_reply_in_time<R>(
+        &mut self,
+        options: &Options,
+        take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.await_reply_until(options, &Deadline::after(options.poll_timeout), take)
+    }
+
+    fn await_reply_until<R>(
+        &mut self,
+        options: &Options,
+        deadline: &Deadline,
+        mut take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         loop {
             let is_awaited = self.pipeline.front() == Some(&Tag::Awaited);
-            let step = self.next(options, |event| {
+            let step = self.next_until(options, deadline, |event| {
                 let is_done = matches!(event, Event::Done(Tag::Awaited, _));
-                let result = (is_awaited || is_done).then(|| take(event));
-                result.filter(|_| is_done)
-            })?;
+                let result = if is_awaited || is_done { Some(take(event)?) } else { None };
+                Ok(result.filter(|_| is_done))
+            })??;
             if let Some(result) = step {
                 return Ok(result);
             }
@@ -397,6 +434,8 @@ fn duration(timeout: i32) -> Option<Duration> {
 
 /// Requests are buffered up to this size (`MEMCACHED_MAX_BUFFER`).
 const OUTPUT_BYTES_MAX: usize = 8196;
+/// What a request has besides its value, at most.
+const REQUEST_BYTES: usize = 512;
 /// Any system takes so much of a connection without an answer.
 const SAFE_BYTES: usize = 16 << 10;
 /// So much is read before requests are sent that the server does not take.

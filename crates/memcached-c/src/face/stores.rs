@@ -4,7 +4,7 @@ use larder_client::codec::Mode;
 use larder_protocol::command::VALUE_BYTES_MAX;
 
 use super::{fail, query};
-use crate::abi::{Chars, Memc, Return, export};
+use crate::abi::{Chars, Memc, Return, export, export_calling, guarded};
 use crate::core::Operation;
 
 /// Stores: `memcached_NAME` and `memcached_NAME_by_key`.
@@ -63,17 +63,6 @@ export! {
         })
     }
 
-    fn memcached_delete(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
-        let key = key.bytes(key_length);
-        delete(&memc, key, key, expiration)
-    }
-
-    fn memcached_delete_by_key(
-        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, expiration: i64,
-    ) -> Return {
-        delete(&memc, group.bytes(group_length), key.bytes(key_length), expiration)
-    }
-
     fn memcached_touch(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
         let key = key.bytes(key_length);
         change(&memc, key, key, &Operation::Touch { exptime: expiration })
@@ -95,6 +84,19 @@ export! {
         memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize,
     ) -> Return {
         change(&memc, group.bytes(group_length), key.bytes(key_length), &Operation::Exist)
+    }
+}
+
+export_calling! {
+    fn memcached_delete(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
+        let key = key.bytes(key_length);
+        delete(&memc, key, key, expiration)
+    }
+
+    fn memcached_delete_by_key(
+        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, expiration: i64,
+    ) -> Return {
+        delete(&memc, group.bytes(group_length), key.bytes(key_length), expiration)
     }
 }
 
@@ -129,27 +131,29 @@ pub(super) fn change(memc: &Memc, group: &[u8], key: &[u8], operation: &Operatio
 
 fn delete(memc: &Memc, group: &[u8], key: &[u8], expiration: i64) -> Return {
     let trigger = memc.settings().and_then(|settings| settings.delete_trigger.get());
-    let code = {
-        let Some((mut session, options)) = query(memc) else { return Return::INVALID_ARGUMENTS };
-        let core = &mut session.core;
-        if let Err(code) = core.begin(&options).and_then(|()| core.check_keys(&options, &[key])) {
-            return code;
-        }
-        let refusal = match (expiration, trigger) {
-            (1.. | ..0, _) => "Memcached server version does not allow expiration of deleted items",
-            (0, Some(_)) if options.buffering => "Delete triggers cannot be used if buffering is enabled",
-            (0, Some(_)) if !options.replying => {
-                "Delete triggers cannot be used if MEMCACHED_BEHAVIOR_NOREPLY is set"
-            }
-            _ => "",
-        };
-        if !refusal.is_empty() {
-            return core.fail(&options, Return::INVALID_ARGUMENTS, refusal);
-        }
-        core.change(&options, group, key, &Operation::Delete).code
-    };
+    let code = guarded(|| delete_now(memc, group, key, expiration, trigger.is_some()));
     if let Some(trigger) = trigger.filter(|_| code == Return::SUCCESS) {
         trigger(memc.address(), key.as_ptr().cast(), key.len());
     }
     code
+}
+
+fn delete_now(memc: &Memc, group: &[u8], key: &[u8], expiration: i64, has_trigger: bool) -> Return {
+    let Some((mut session, options)) = query(memc) else { return Return::INVALID_ARGUMENTS };
+    let core = &mut session.core;
+    if let Err(code) = core.begin(&options).and_then(|()| core.check_keys(&options, &[key])) {
+        return code;
+    }
+    let refusal = match (expiration, has_trigger) {
+        (1.. | ..0, _) => "Memcached server version does not allow expiration of deleted items",
+        (0, true) if options.buffering => "Delete triggers cannot be used if buffering is enabled",
+        (0, true) if !options.replying => {
+            "Delete triggers cannot be used if MEMCACHED_BEHAVIOR_NOREPLY is set"
+        }
+        _ => "",
+    };
+    if !refusal.is_empty() {
+        return core.fail(&options, Return::INVALID_ARGUMENTS, refusal);
+    }
+    core.change(&options, group, key, &Operation::Delete).code
 }
