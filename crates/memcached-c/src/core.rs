@@ -8,11 +8,13 @@
 //! | `link` | a connection: requests out, replies in |
 //! | `failure` | why a request has no reply, and what of it is remembered |
 //! | `place` | which server has a key |
+//! | `cipher` | values that are encrypted |
 //! | `change` | requests that change an item |
 //! | `fetch` | requests for items |
 //! | `everywhere` | requests to every server |
 
 mod change;
+mod cipher;
 mod everywhere;
 mod failure;
 mod fetch;
@@ -25,6 +27,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 pub(crate) use change::Operation;
+pub(crate) use cipher::Cipher;
 pub(crate) use failure::Errors;
 use failure::Failure;
 pub(crate) use fetch::Found;

@@ -93,6 +93,7 @@ impl Memc {
             // SAFETY: it came from `Box::into_raw`, and nothing else has it: see the invariant.
             drop(unsafe { Box::from_raw(core.cast_mut()) });
         }
+        settings.hashkit.set_cipher(None);
         if with_struct && settings.options.get() & ALLOCATED != 0 {
             // SAFETY: it came from `new_struct`, and C code gives it up.
             unsafe { free_struct(self.0) };
@@ -199,10 +200,11 @@ impl MemcachedSt {
 
 impl MemcachedSt {
     /// Takes the settings that a clone has of its source. As in libmemcached, whether a ring is weighted is not one.
-    pub(crate) fn copy_settings(&self, from: &Self) {
+    /// False: there is no memory.
+    pub(crate) fn copy_settings(&self, from: &Self) -> bool {
         self.flags.set(from.flags.get());
         self.distribution.set(from.distribution.get());
-        self.hashkit.copy(&from.hashkit);
+        let is_copied = self.hashkit.copy(&from.hashkit);
         self.snd_timeout.set(from.snd_timeout.get());
         self.rcv_timeout.set(from.rcv_timeout.get());
         self.server_failure_limit.set(from.server_failure_limit.get());
@@ -226,6 +228,7 @@ impl MemcachedSt {
         self.delete_trigger.set(from.delete_trigger.get());
         let version = from.configure.get().version;
         self.configure.set(ConfigureSt { version, ..self.configure.get() });
+        is_copied
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{c_char, c_double, c_int, c_ulong, c_ulonglong, c_void};
 
 use super::Return;
-use crate::core::{Core, Instance};
+use crate::core::{Cipher, Core, Instance};
 
 /// `memcached_st`: the settings of a client. The state that C never sees is behind `ketama_continuum`. Fields are
 /// cells, since a callback can change a setting in the middle of a call.
@@ -257,7 +257,7 @@ pub(crate) struct HashkitSt {
     pub(crate) distribution_hash: Cell<HashFunctionSt>,
     pub(super) flags: Cell<u8>,
     pub(super) options: Cell<u8>,
-    pub(super) key: Cell<*mut c_void>,
+    pub(super) key: Cell<*mut Cipher>,
 }
 
 /// `hashkit_function_st`.

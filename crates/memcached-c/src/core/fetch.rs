@@ -64,6 +64,8 @@ impl Wanted {
 /// What the next event of a multi-get was.
 enum Step {
     Found,
+    /// An item that `sink` could not decrypt.
+    Garbled,
     /// The server has no more.
     End,
     /// Nothing that matters.
@@ -119,6 +121,7 @@ impl Core {
             })
         })?;
         match told {
+            Ok(()) if code == Return::FAILURE => Err(self.fail(options, code, GARBLED)),
             Ok(()) => Ok(code),
             Err(failure) => Err(self.refuse(options, at, failure, refused)),
         }
@@ -217,6 +220,7 @@ impl Core {
             match self.fetch_from(options, at, &mut sink) {
                 Ok(Step::Found) => return Return::SUCCESS,
                 Ok(Step::Other) => {}
+                Ok(Step::Garbled) => return self.fail(options, Return::FAILURE, GARBLED),
                 Ok(Step::End) => last = Some(Return::END),
                 Ok(Step::Refused(failure, kind)) => return self.refuse(options, at, failure, kind),
                 Err(Return::CONNECTION_FAILURE) => has_lost_one = true,
@@ -243,6 +247,7 @@ impl Core {
                     let (key, cas) = (wanted.key(found.index), found.cas.unwrap_or(0));
                     match sink(Found { key, value: found.bytes, client_flags: found.client_flags, cas }) {
                         Return::SUCCESS => Step::Found,
+                        Return::FAILURE => Step::Garbled,
                         code => Step::Refused(Failure::new(code, ""), None),
                     }
                 }
@@ -253,7 +258,7 @@ impl Core {
                 _ => Step::Other,
             })
         })?;
-        if let Step::Found | Step::Other = step {
+        if let Step::Found | Step::Garbled | Step::Other = step {
             self.instances[at].wanted.push_front(wanted);
         }
         Ok(step)
@@ -308,6 +313,8 @@ impl Core {
     }
 }
 
+/// As libmemcached words it.
+const GARBLED: &str = "hashkit_decrypt() failed";
 /// What the protocols put before a key of a multi-get, at most.
 const HEAD_BYTES: usize = 32;
 

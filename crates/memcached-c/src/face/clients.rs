@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use super::{query, session};
 use crate::abi::{Chars, Memc, MemcachedSt, Return, export, export_calling, guarded};
 use crate::configuration;
-use crate::core::Instance;
+use crate::core::{Cipher, Instance};
 
 export! {
     fn memcached_create(memc: Memc) -> *mut MemcachedSt {
@@ -72,8 +72,13 @@ export! {
         c"1.1.4".as_ptr()
     }
 
-    fn memcached_set_encoding_key(memc: Memc, _key: Chars, _length: usize) -> Return {
-        super::fail(&memc, Return::NOT_SUPPORTED, "Values are not encrypted by this library")
+    fn memcached_set_encoding_key(memc: Memc, key: Chars, length: usize) -> Return {
+        let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
+        let cipher = (!key.is_null()).then(|| Cipher::of(key.bytes(length)));
+        match settings.hashkit.set_cipher(cipher) {
+            true => Return::SUCCESS,
+            false => super::fail(&memc, Return::MEMORY_ALLOCATION_FAILURE, ""),
+        }
     }
 
     fn memcached_get_memory_allocators_context(memc: Memc) -> *mut c_void {
@@ -176,7 +181,9 @@ pub(super) fn copy(clone: &Memc, source: &Memc) -> *mut MemcachedSt {
 /// Gives a new client all that a clone has of its source.
 fn copy_state(made: &Memc, source: &Memc) -> Return {
     let (Some(to), Some(from)) = (made.settings(), source.settings()) else { return Return::INVALID_ARGUMENTS };
-    to.copy_settings(from);
+    if !to.copy_settings(from) {
+        return Return::MEMORY_ALLOCATION_FAILURE;
+    }
     let code = push(made, source);
     if code.is_failure() {
         return code;

@@ -7,7 +7,7 @@ use super::{fail, query, session};
 use crate::abi::{
     Array, Chars, ExecuteFn, Flag, Keys, Memc, Out, ResultPtr, ResultSt, Return, export, export_calling, guarded,
 };
-use crate::core::Found;
+use crate::core::{Found, Options};
 
 export! {
     fn memcached_mget(memc: Memc, keys: Keys, lengths: Array<usize>, count: usize) -> Return {
@@ -109,13 +109,24 @@ export_calling! {
     }
 }
 
-/// Puts an item into a result.
-fn fill(result: &mut ResultSt, found: &Found<'_>) -> Return {
+/// Puts an item into a result, decrypted if it is to be.
+fn fill(result: &mut ResultSt, options: &Options, found: &Found<'_>) -> Return {
     result.reset();
     result.set_key(found.key);
     result.item_flags = found.client_flags;
     result.item_cas = found.cas;
-    if result.append(found.value) { Return::SUCCESS } else { Return::MEMORY_ALLOCATION_FAILURE }
+    // An empty value is what it is: it was stored without a key.
+    let is_kept = match options.cipher.filter(|_| !found.value.is_empty()) {
+        None => result.append(found.value),
+        Some(cipher) => match cipher.decrypt(found.value) {
+            Some(value) => result.append(&value),
+            None => {
+                result.reset();
+                return Return::FAILURE;
+            }
+        },
+    };
+    if is_kept { Return::SUCCESS } else { Return::MEMORY_ALLOCATION_FAILURE }
 }
 
 fn get(
@@ -132,7 +143,7 @@ fn get(
         code = match (query(memc), result.get()) {
             (Some((mut session, options)), Some(result)) => {
                 result.reset();
-                session.core.get(&options, group, key, |found| fill(result, &found))
+                session.core.get(&options, group, key, |found| fill(result, &options, &found))
             }
             _ => Return::INVALID_ARGUMENTS,
         };
@@ -187,14 +198,17 @@ fn make_up(
     guarded(|| {
         let (Return::SUCCESS | Return::BUFFERED, Some(result)) = (told, made.0.get()) else { return null_mut() };
         let before = (told == Return::BUFFERED).then(|| set_buffering(memc, true));
-        let operation = crate::core::Operation::Store {
-            mode: larder_client::codec::Mode::Set,
-            value: result.value_bytes(),
-            exptime: 0,
-            client_flags: result.item_flags,
-            compare: None,
-        };
-        let stored = super::stores::change(memc, key, key, &operation);
+        let mode = larder_client::codec::Mode::Set;
+        let stored = super::stores::encrypted(memc, mode, result.value_bytes(), |value| {
+            let operation = crate::core::Operation::Store {
+                mode,
+                value,
+                exptime: 0,
+                client_flags: result.item_flags,
+                compare: None,
+            };
+            super::stores::change(memc, key, key, &operation)
+        });
         if let Some(before) = before {
             set_buffering(memc, before);
         }
@@ -272,7 +286,7 @@ fn fetch(memc: &Memc, result: &ResultPtr) -> Return {
     let code = match (session(memc), result.get()) {
         (Some((mut session, options)), Some(result)) => {
             let count = result.count;
-            session.core.fetch(&options, count, |found| fill(result, &found))
+            session.core.fetch(&options, count, |found| fill(result, &options, &found))
         }
         _ => Return::INVALID_ARGUMENTS,
     };

@@ -16,7 +16,7 @@ macro_rules! stores {
                 flags: u32,
             ) -> Return {
                 let key = key.bytes(key_length);
-                with_value(&memc, &value, value_length, |value| {
+                with_value(&memc, Mode::$mode, &value, value_length, |value| {
                     change(&memc, key, key, &store(Mode::$mode, value, expiration, flags, None))
                 })
             }
@@ -26,7 +26,7 @@ macro_rules! stores {
                 value_length: usize, expiration: i64, flags: u32,
             ) -> Return {
                 let (group, key) = (group.bytes(group_length), key.bytes(key_length));
-                with_value(&memc, &value, value_length, |value| {
+                with_value(&memc, Mode::$mode, &value, value_length, |value| {
                     change(&memc, group, key, &store(Mode::$mode, value, expiration, flags, None))
                 })
             }
@@ -48,7 +48,7 @@ export! {
         cas: u64,
     ) -> Return {
         let key = key.bytes(key_length);
-        with_value(&memc, &value, value_length, |value| {
+        with_value(&memc, Mode::Set, &value, value_length, |value| {
             change(&memc, key, key, &compare(&memc, value, expiration, flags, cas))
         })
     }
@@ -58,7 +58,7 @@ export! {
         value_length: usize, expiration: i64, flags: u32, cas: u64,
     ) -> Return {
         let (group, key) = (group.bytes(group_length), key.bytes(key_length));
-        with_value(&memc, &value, value_length, |value| {
+        with_value(&memc, Mode::Set, &value, value_length, |value| {
             change(&memc, group, key, &compare(&memc, value, expiration, flags, cas))
         })
     }
@@ -100,11 +100,29 @@ export_calling! {
     }
 }
 
-/// Passes a value on, if any protocol can announce so many bytes.
-fn with_value(memc: &Memc, value: &Chars, length: usize, then: impl FnOnce(&[u8]) -> Return) -> Return {
+/// Passes a value on, encrypted if it is to be, if any protocol can announce so many bytes.
+fn with_value(
+    memc: &Memc,
+    mode: Mode,
+    value: &Chars,
+    length: usize,
+    then: impl FnOnce(&[u8]) -> Return,
+) -> Return {
     match u32::try_from(length) {
-        Ok(0..=VALUE_BYTES_MAX) => then(value.bytes(length)),
+        Ok(0..=VALUE_BYTES_MAX) => encrypted(memc, mode, value.bytes(length), then),
         _ => fail(memc, Return::E2BIG, ""),
+    }
+}
+
+/// Passes a value on, encrypted if it is to be.
+pub(super) fn encrypted(memc: &Memc, mode: Mode, value: &[u8], then: impl FnOnce(&[u8]) -> Return) -> Return {
+    let Some(cipher) = memc.settings().and_then(|settings| settings.hashkit.cipher()) else { return then(value) };
+    if let Mode::Append | Mode::Prepend = mode {
+        return fail(memc, Return::NOT_SUPPORTED, "Operation not allowed while encyrption is enabled");
+    }
+    match cipher.encrypt(value) {
+        Some(value) => then(&value),
+        None => fail(memc, Return::MEMORY_ALLOCATION_FAILURE, ""),
     }
 }
 

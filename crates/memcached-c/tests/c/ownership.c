@@ -60,6 +60,46 @@ static void memory_that_runs_out(memcached_st *client)
   memcached_set_memory_allocators(client, NULL, NULL, NULL, NULL, NULL);
 }
 
+/* Values are decrypted in both protocols, alone and among many; one that cannot be takes none of the others along. */
+static void encrypted_values(memcached_st *client, const char *server)
+{
+  memcached_st *plain = memcached_create(NULL);
+  add_server(plain, server);
+  memcached_st *sealed = memcached_clone(NULL, client);
+  expect(memcached_set_encoding_key(sealed, S("a key of the program's, of 32 bytes and more")) == MEMCACHED_SUCCESS, "a key");
+  memcached_set(sealed, S("one"), S("first"), 0, 0);
+  memcached_set(plain, S("two"), S("not encrypted"), 0, 0);
+  memcached_set(sealed, S("three"), S("third"), 0, 0);
+  memcached_return_t rc;
+  size_t length;
+  uint32_t flags;
+  char *value = memcached_get(sealed, S("one"), &length, &flags, &rc);
+  expect(value && length == 5 && memcmp(value, "first", 5) == 0, "a value is decrypted");
+  free(value);
+  value = memcached_get(sealed, S("two"), &length, &flags, &rc);
+  expect(value == NULL && rc == MEMCACHED_FAILURE, "what was not encrypted is no value");
+  const char *keys[] = {"one", "two", "three"};
+  size_t lengths[] = {3, 3, 5};
+  memcached_mget(sealed, keys, lengths, 3);
+  int sound = 0, garbled = 0;
+  memcached_result_st result;
+  memcached_result_create(sealed, &result);
+  do {
+    if (memcached_fetch_result(sealed, &result, &rc) != NULL) {
+      sound += memcached_result_length(&result) == 5;
+    }
+    garbled += rc == MEMCACHED_FAILURE;
+  } while (rc == MEMCACHED_SUCCESS || rc == MEMCACHED_FAILURE);
+  memcached_result_free(&result);
+  expect(sound == 2 && garbled == 1, "of many values all but one are decrypted");
+  memcached_set_encoding_key(sealed, NULL, 0);
+  value = memcached_get(sealed, S("two"), &length, &flags, &rc);
+  expect(value && length == 13, "without a key nothing is decrypted");
+  free(value);
+  memcached_free(sealed);
+  memcached_free(plain);
+}
+
 static int give_nothing(void *context, int id, const char **text, unsigned *length)
 {
   (void) context, (void) id, (void) text, (void) length;
@@ -262,6 +302,7 @@ int main(int argc, char **argv)
     memcached_behavior_set(client, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, 60000);
     memory_that_runs_out(client);
     functions_that_look(client);
+    encrypted_values(client, argv[1]);
     message_as_value(client);
     memcached_free(client);
   }
