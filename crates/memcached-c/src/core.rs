@@ -55,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) buckets: Option<Arc<[u32]>>,
     locator: Option<Locator>,
     /// When a server that was ejected may return, in seconds since 1970; 0: none was.
-    next_rebuild: i64,
+    pub(crate) next_rebuild: i64,
     /// Counts servers: each has a number of its own.
     versions: u32,
 }

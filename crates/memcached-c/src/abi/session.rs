@@ -57,7 +57,9 @@ impl Memc {
         let settings = self.settings()?;
         // SAFETY: see the invariant.
         let core = unsafe { settings.ketama_continuum.get().as_ref() }?;
-        Some(Session { settings, core: core.try_borrow_mut().ok()? })
+        let mut core = core.try_borrow_mut().ok()?;
+        core.next_rebuild = settings.ketama_next_distribution_rebuild.get();
+        Some(Session { settings, core })
     }
 
     /// The state, to read it. `None`: null, or a session has begun.
@@ -139,6 +141,7 @@ impl Drop for Session<'_> {
         self.settings.servers.set(first);
         self.settings.number_of_hosts.set(self.core.instances.len().try_into().unwrap_or(u32::MAX));
         self.settings.last_disconnected_server.set(last);
+        self.settings.ketama_next_distribution_rebuild.set(self.core.next_rebuild);
     }
 }
 
@@ -175,7 +178,7 @@ impl MemcachedSt {
             ketama_weighted: Cell::new(false),
             ketama_continuum_count: 0,
             ketama_continuum_points_counter: 0,
-            ketama_next_distribution_rebuild: 0,
+            ketama_next_distribution_rebuild: Cell::new(0),
             ketama_continuum: Cell::new(null()),
             virtual_bucket: null_mut(),
             allocators: Cell::new(AllocatorSt::DEFAULT),

@@ -40,7 +40,8 @@ pub(crate) struct MemcachedSt {
     pub(crate) ketama_weighted: Cell<bool>,
     pub(super) ketama_continuum_count: u32,
     pub(super) ketama_continuum_points_counter: u32,
-    pub(super) ketama_next_distribution_rebuild: i64,
+    /// When an ejected server may return; C code can set it.
+    pub(super) ketama_next_distribution_rebuild: Cell<i64>,
     /// Made by `memcached_create`, freed by `memcached_free`, and in no other struct.
     pub(super) ketama_continuum: Cell<*const RefCell<Core>>,
     pub(super) virtual_bucket: *mut c_void,
