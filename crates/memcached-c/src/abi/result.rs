@@ -9,8 +9,8 @@ use std::ffi::c_char;
 use std::ptr::{self, null, null_mut};
 use std::slice;
 
-use super::{Fallback, Heap};
 use super::structs::*;
+use super::{Fallback, Heap};
 
 /// A `memcached_result_st` that C code passed, or null.
 #[repr(transparent)]

@@ -288,13 +288,15 @@ pub(crate) type ServerFn = extern "C-unwind" fn(*const MemcachedSt, *const Insta
 pub(crate) type StatFn =
     extern "C-unwind" fn(*const Instance, *const c_char, usize, *const c_char, usize, *mut c_void) -> Return;
 /// `memcached_dump_fn`.
-pub(crate) type DumpFn = extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize, *mut c_void) -> Return;
+pub(crate) type DumpFn =
+    extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize, *mut c_void) -> Return;
 /// `memcached_malloc_fn`.
 pub(crate) type MallocFn = extern "C-unwind" fn(*const MemcachedSt, usize, *mut c_void) -> *mut c_void;
 /// `memcached_free_fn`.
 pub(crate) type FreeFn = extern "C-unwind" fn(*const MemcachedSt, *mut c_void, *mut c_void);
 /// `memcached_realloc_fn`.
-pub(crate) type ReallocFn = extern "C-unwind" fn(*const MemcachedSt, *mut c_void, usize, *mut c_void) -> *mut c_void;
+pub(crate) type ReallocFn =
+    extern "C-unwind" fn(*const MemcachedSt, *mut c_void, usize, *mut c_void) -> *mut c_void;
 /// `memcached_calloc_fn`.
 pub(crate) type CallocFn = extern "C-unwind" fn(*const MemcachedSt, usize, usize, *mut c_void) -> *mut c_void;
 

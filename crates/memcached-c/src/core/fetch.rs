@@ -152,7 +152,12 @@ impl Core {
     }
 
     /// Requests many items, to be fetched one by one.
-    pub(crate) fn multi_get(&mut self, options: &Options, group: Option<&[u8]>, keys: &mut Vec<&[u8]>) -> Return {
+    pub(crate) fn multi_get(
+        &mut self,
+        options: &Options,
+        group: Option<&[u8]>,
+        keys: &mut Vec<&[u8]>,
+    ) -> Return {
         // A key that the text protocol takes for several is no item's: libmemcached asks for it, and finds nothing.
         if keys.iter().any(|key| !options.splits(key)) {
             keys.retain(|key| !options.splits(key));
@@ -181,7 +186,8 @@ impl Core {
                 return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
             }
             slices.extend(whole.keys());
-            let request_bytes = whole.bytes.len().saturating_add(whole.starts.len().saturating_mul(HEAD_BYTES));
+            let request_bytes =
+                whole.bytes.len().saturating_add(whole.starts.len().saturating_mul(HEAD_BYTES));
             let ask = |link: &mut Link| {
                 link.reserve(request_bytes)?;
                 link.request(|pipeline, output| pipeline.multi_get(output, &get, &slices, Tag::Wanted))?;

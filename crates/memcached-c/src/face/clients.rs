@@ -180,7 +180,9 @@ pub(super) fn copy(clone: &Memc, source: &Memc) -> *mut MemcachedSt {
 
 /// Gives a new client all that a clone has of its source.
 fn copy_state(made: &Memc, source: &Memc) -> Return {
-    let (Some(to), Some(from)) = (made.settings(), source.settings()) else { return Return::INVALID_ARGUMENTS };
+    let (Some(to), Some(from)) = (made.settings(), source.settings()) else {
+        return Return::INVALID_ARGUMENTS;
+    };
     if !to.copy_settings(from) {
         return Return::MEMORY_ALLOCATION_FAILURE;
     }

@@ -5,7 +5,8 @@ use std::ptr::null_mut;
 
 use super::{fail, query, session};
 use crate::abi::{
-    Array, Chars, ExecuteFn, Flag, Keys, Memc, Out, ResultPtr, ResultSt, Return, export, export_calling, guarded,
+    Array, Chars, ExecuteFn, Flag, Keys, Memc, Out, ResultPtr, ResultSt, Return, export, export_calling,
+    guarded,
 };
 use crate::core::{Found, Options};
 
@@ -196,7 +197,9 @@ fn make_up(
     let made = Made(guarded(|| ResultPtr::null().create(memc.address())));
     let told = trigger(memc.address(), key.as_ptr().cast(), key.len(), made.0.address());
     guarded(|| {
-        let (Return::SUCCESS | Return::BUFFERED, Some(result)) = (told, made.0.get()) else { return null_mut() };
+        let (Return::SUCCESS | Return::BUFFERED, Some(result)) = (told, made.0.get()) else {
+            return null_mut();
+        };
         let before = (told == Return::BUFFERED).then(|| set_buffering(memc, true));
         let mode = larder_client::codec::Mode::Set;
         let stored = super::stores::encrypted(memc, mode, result.value_bytes(), |value| {

@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_ulong, c_ulonglong, c_void};
 use std::ptr::null_mut;
 
 use super::{fail, query, session, versions};
-use crate::abi::{Chars, Heap, Memc, Out, Return, StatArray, StatFn, StatSt, export, export_calling, guarded};
+use crate::abi::{
+    Chars, Heap, Memc, Out, Return, StatArray, StatFn, StatSt, export, export_calling, guarded,
+};
 use crate::core::{Core, Options};
 
 export! {

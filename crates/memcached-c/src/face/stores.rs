@@ -116,7 +116,9 @@ fn with_value(
 
 /// Passes a value on, encrypted if it is to be.
 pub(super) fn encrypted(memc: &Memc, mode: Mode, value: &[u8], then: impl FnOnce(&[u8]) -> Return) -> Return {
-    let Some(cipher) = memc.settings().and_then(|settings| settings.hashkit.cipher()) else { return then(value) };
+    let Some(cipher) = memc.settings().and_then(|settings| settings.hashkit.cipher()) else {
+        return then(value);
+    };
     if let Mode::Append | Mode::Prepend = mode {
         return fail(memc, Return::NOT_SUPPORTED, "Operation not allowed while encyrption is enabled");
     }
