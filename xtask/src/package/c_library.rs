@@ -1,8 +1,8 @@
 //! liblarder_memcached in Debian packages: the library, and what programs are built with.
 //!
 //! The library has the names of libmemcached's, which belong to its package: so it has a folder of its own. No package
-//! may add a folder to those that the loader searches for every program (Debian Policy, 10.2), and so this one leaves it
-//! to the administrator.
+//! may add a folder to those that the loader searches for every program (Debian Policy, 10.2), and so this one leaves
+//! that to the administrator.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Values that are encrypted, as libmemcached 1.1.4 encrypts them where it is built with OpenSSL, as Debian's is: AES-256
-//! in CBC mode, with the padding of PKCS #7.
+//! Values that are encrypted, as libmemcached 1.1.4 encrypts them where it is built with OpenSSL, as Debian's is:
+//! AES-256 in CBC mode, with the padding of PKCS #7.
 
 use aes::Aes256;
 use cbc::cipher::block_padding::Pkcs7;
