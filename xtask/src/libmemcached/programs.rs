@@ -19,7 +19,7 @@ pub(super) struct Program {
     pub(super) place: Place,
 }
 
-pub(super) const PROGRAMS: [Program; 17] = [
+pub(super) const PROGRAMS: [Program; 18] = [
     // Those that wait come first.
     Program { name: "values", place: Place::Servers(3) },
     Program { name: "away", place: Place::Servers(3) },
@@ -32,6 +32,7 @@ pub(super) const PROGRAMS: [Program; 17] = [
     Program { name: "information", place: Place::Servers(3) },
     Program { name: "handles", place: Place::Servers(3) },
     Program { name: "configuration", place: Place::Servers(1) },
+    Program { name: "encryption", place: Place::Servers(1) },
     Program { name: "placement", place: Place::Alone },
     Program { name: "replicas", place: Place::Servers(5) },
     Program { name: "threads", place: Place::Servers(3) },
@@ -158,7 +159,7 @@ fn compile(source: &Path, program: &Path) -> Result<()> {
     let is_cpp = source.extension().is_some_and(|extension| extension == "cpp");
     let mut compiler = Command::new(if is_cpp { "c++" } else { "cc" });
     compiler.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o"]).arg(program);
-    compiler.arg(source).args(["-lmemcached", "-lmemcachedutil", "-lpthread"]);
+    compiler.arg(source).args(["-lmemcached", "-lmemcachedutil", "-lhashkit", "-lpthread"]);
     shell::output(&mut compiler).map(drop)
 }
 

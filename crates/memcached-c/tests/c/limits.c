@@ -101,7 +101,9 @@ static void statistics_without_an_end(void)
 
   static char packets[64 << 10];
   for (size_t i = 0; i < sizeof packets / 32; i++) {
-    memcpy(packets + i * 32, "\x81\x10\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00nametext", 32);
+    char *packet = packets + i * 32;
+    memcpy(packet, "\x81\x10\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08", 12);
+    memcpy(packet + 24, "nametext", 8);
   }
   struct endless binary = {.head = "", .part = packets, .part_bytes = sizeof packets, .most = all};
   memcached_return_t rc = error_of_stat(start(&binary), true, 60000);

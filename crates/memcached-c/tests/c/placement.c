@@ -1,5 +1,6 @@
 /* Keys are placed on servers, which nobody asks: placement. */
 #include "transcript.h"
+#include <time.h>
 
 static const memcached_server_distribution_t distributions[] = {
   MEMCACHED_DISTRIBUTION_MODULA,

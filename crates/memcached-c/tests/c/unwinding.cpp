@@ -19,18 +19,31 @@ static void expect(bool is_right, const char *what)
 static int calls;
 
 static memcached_return_t throw_at_item(const memcached_st *, memcached_result_st *, void *) { calls++; throw 1; }
-static memcached_return_t throw_at_server(const memcached_st *, const memcached_instance_st *, void *) { calls++; throw 2; }
-static memcached_return_t throw_at_statistic(const memcached_instance_st *, const char *, size_t, const char *, size_t, void *)
+static memcached_return_t throw_at_server(const memcached_st *, const memcached_instance_st *, void *)
+{
+  calls++;
+  throw 2;
+}
+static memcached_return_t throw_at_statistic(const memcached_instance_st *, const char *, size_t, const char *, size_t,
+                                             void *)
 {
   calls++;
   throw 3;
 }
 static memcached_return_t throw_at_key(const memcached_st *, const char *, size_t, void *) { calls++; throw 4; }
-static memcached_return_t throw_at_miss(const memcached_st *, const char *, size_t, memcached_result_st *) { calls++; throw 5; }
+static memcached_return_t throw_at_miss(const memcached_st *, const char *, size_t, memcached_result_st *)
+{
+  calls++;
+  throw 5;
+}
 static memcached_return_t throw_at_delete(const memcached_st *, const char *, size_t) { calls++; throw 6; }
 static memcached_return_t throw_at_clone(memcached_st *, const memcached_st *) { calls++; throw 7; }
 static memcached_return_t throw_at_free(const memcached_st *) { calls++; throw 8; }
-static memcached_return_t end_thread(const memcached_st *, memcached_result_st *, void *) { calls++; pthread_exit((void *) 9); }
+static memcached_return_t end_thread(const memcached_st *, memcached_result_st *, void *)
+{
+  calls++;
+  pthread_exit((void *) 9);
+}
 
 template <typename Call> static int thrown(Call call)
 {
