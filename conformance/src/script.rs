@@ -43,6 +43,16 @@ pub enum Side {
     Larder,
 }
 
+impl Side {
+    /// What its server is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "memcached",
+            Self::Larder => "larderd",
+        }
+    }
+}
+
 /// One script file.
 pub struct Script {
     /// Its file.

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::Result;
 use crate::cargo::cargo;
 use crate::folder::Folder;
+use crate::script::Side;
 
 /// A running server. Dropping it kills the process.
 pub struct Server {
@@ -249,6 +250,14 @@ pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// The server of a side.
+pub fn of(side: Side) -> Result<PathBuf> {
+    match side {
+        Side::Reference => memcached(),
+        Side::Larder => larderd(),
+    }
 }
 
 /// The larderd to test: `$LARDERD` if set, else the one of this workspace, built now in the profile of the caller.

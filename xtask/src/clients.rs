@@ -47,8 +47,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     clients.filter = filter;
     let program = match (program, side) {
         (Some(program), _) => program,
-        (None, Side::Larder) => server::larderd()?,
-        (None, Side::Reference) => server::memcached()?,
+        (None, side) => server::of(side)?,
     };
     let tally = clients.run(&program, side)?;
     for failure in &tally.failures {

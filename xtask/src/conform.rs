@@ -37,8 +37,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let program = match (program, side) {
         (Some(program), _) => program,
-        (None, Side::Larder) => server::larderd()?,
-        (None, Side::Reference) => server::memcached()?,
+        (None, side) => server::of(side)?,
     };
     let report = suite::run(&program, side, &scripts)?;
     for failure in &report.failures {

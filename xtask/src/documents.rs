@@ -15,7 +15,7 @@ use larder_conformance::folder::Folder;
 use self::block::{Block, Step};
 use self::words::Programs;
 use crate::debian::{Debian, Job};
-use crate::{needs, package, shell, tidy};
+use crate::{libmemcached, needs, package, shell, tidy};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let (options, paths): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| arg.starts_with('-'));
@@ -64,7 +64,11 @@ fn job(programs: &Programs) -> Result<Job> {
     let job = Job::new(table::SERVERS);
     let folder = Folder::create();
     let packages = package::make(
-        &package::Programs { larderd: programs.larderd.clone(), larder: programs.larder.clone() },
+        &package::Built {
+            larderd: programs.larderd.clone(),
+            larder: programs.larder.clone(),
+            c_library: libmemcached::build()?,
+        },
         &package::version("~test")?,
         0,
         folder.path(),

@@ -81,6 +81,7 @@ const NEEDS: &[Need] = &[
     Need { package: "systemd", probe: Probe::File("/usr/bin/systemd-analyze") },
     // Packages of larder are made with the first two and checked with the third.
     Need { package: "dpkg-dev", probe: Probe::Runs(&["dpkg-gencontrol", "--version"]) },
+    Need { package: "pkgconf", probe: Probe::Runs(&["pkg-config", "--version"]) },
     Need { package: "rpm", probe: Probe::Runs(&["rpmbuild", "--version"]) },
     Need { package: "fakeroot", probe: Probe::Runs(&["fakeroot", "--version"]) },
     Need { package: "lintian", probe: Probe::Runs(&["lintian", "--version"]) },

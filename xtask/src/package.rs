@@ -1,9 +1,10 @@
-//! `cargo xtask package`: a Debian package, an RPM and an archive of what a release build makes.
+//! `cargo xtask package`: Debian packages, RPMs and an archive of what a release build makes.
 //!
 //! The same commit and compiler make the same bytes: paths of the machine are left out of the programs, all files are
 //! as old as the last commit, and the tools of the formats are told so (`SOURCE_DATE_EPOCH`, reproducible-builds.org).
 
 mod archive;
+mod c_library;
 mod deb;
 mod notices;
 mod rpm;
@@ -35,31 +36,40 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let version = version(&suffix)?;
     needs::install_only(&NEEDS)?;
     let folder = shell::root().join("target/package");
-    let programs = build(&folder.join("build"))?;
-    for package in make(&programs, &version, SMALL, &folder)?.all() {
+    let built = build(&folder.join("build"))?;
+    for package in make(&built, &version, SMALL, &folder)?.all() {
         println!("{}", package.display());
     }
     Ok(())
 }
 
-/// The two programs, as cargo has built them.
-pub(crate) struct Programs {
+/// The two programs and the library for C, as cargo has built them.
+pub(crate) struct Built {
     pub(crate) larderd: PathBuf,
     pub(crate) larder: PathBuf,
+    pub(crate) c_library: PathBuf,
 }
 
 /// The packages that were made.
 pub(crate) struct Packages {
     pub(crate) deb: PathBuf,
     pub(crate) deb_memcached: PathBuf,
+    pub(crate) deb_c_library: PathBuf,
+    pub(crate) deb_c_library_dev: PathBuf,
     pub(crate) rpm: PathBuf,
     pub(crate) rpm_memcached: PathBuf,
     pub(crate) archive: PathBuf,
 }
 
 impl Packages {
-    pub(crate) fn all(&self) -> [&Path; 5] {
-        [&self.deb, &self.deb_memcached, &self.rpm, &self.rpm_memcached, &self.archive]
+    pub(crate) fn all(&self) -> [&Path; 7] {
+        let [deb, deb_memcached, deb_c_library, deb_c_library_dev] = self.debs();
+        [deb, deb_memcached, deb_c_library, deb_c_library_dev, &self.rpm, &self.rpm_memcached, &self.archive]
+    }
+
+    /// Those for Debian.
+    pub(crate) fn debs(&self) -> [&Path; 4] {
+        [&self.deb, &self.deb_memcached, &self.deb_c_library, &self.deb_c_library_dev]
     }
 }
 
@@ -76,26 +86,27 @@ pub(crate) fn version(suffix: &str) -> Result<String> {
     Ok(format!("{}{suffix}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Packages `programs` into `folder`; what is made on the way stays in its folder `staging`. `level` is that of the
+/// Packages `built` into `folder`; what is made on the way stays in its folder `staging`. `level` is that of the
 /// compression, from 0 (fast) to 9 (small).
-pub(crate) fn make(programs: &Programs, version: &str, level: u8, folder: &Path) -> Result<Packages> {
+pub(crate) fn make(built: &Built, version: &str, level: u8, folder: &Path) -> Result<Packages> {
     let staging = folder.join("staging");
     if staging.exists() {
         fs::remove_dir_all(&staging)?;
     }
     fs::create_dir_all(&staging)?;
     let content = Content {
-        parts: Parts::prepare(programs, &staging.join("parts"))?,
+        parts: Parts::prepare(built, &staging.join("parts"))?,
         version: version.to_owned(),
-        memcached_version: memcached_version(programs, &staging)?,
+        memcached_version: memcached_version(built, &staging)?,
         epoch_secs: epoch_secs()?,
         level,
         staging,
         output: folder.to_owned(),
     };
-    let (deb, deb_memcached) = deb::make(&content)?;
+    let [deb, deb_memcached, deb_c_library, deb_c_library_dev] = deb::make(&content)?;
     let (rpm, rpm_memcached) = rpm::make(&content)?;
-    Ok(Packages { deb, deb_memcached, rpm, rpm_memcached, archive: archive::make(&content)? })
+    let archive = archive::make(&content)?;
+    Ok(Packages { deb, deb_memcached, deb_c_library, deb_c_library_dev, rpm, rpm_memcached, archive })
 }
 
 /// Contents and names of the packages.
@@ -168,17 +179,16 @@ impl Content {
 struct Parts(PathBuf);
 
 impl Parts {
-    fn prepare(programs: &Programs, folder: &Path) -> Result<Self> {
+    fn prepare(built: &Built, folder: &Path) -> Result<Self> {
         let parts = Self(folder.to_owned());
         let pages = parts.file("man");
         fs::create_dir_all(&pages)?;
-        for (name, program) in [("larderd", &programs.larderd), ("larder", &programs.larder)] {
-            shell::run(
-                Command::new("strip")
-                    .args(["--remove-section=.comment", "-o"])
-                    .arg(parts.file(name))
-                    .arg(program),
-            )?;
+        for (name, file) in
+            [("larderd", &built.larderd), ("larder", &built.larder), (c_library::FILE, &built.c_library)]
+        {
+            let mut strip = Command::new("strip");
+            strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
+            shell::run(strip.arg(parts.file(name)).arg(file))?;
         }
         let larder = || Command::new(parts.file("larder"));
         for shell in ["bash", "fish", "zsh"] {
@@ -210,8 +220,8 @@ impl Parts {
     }
 }
 
-/// Builds both programs for a release, with the names of the machine's folders left out.
-fn build(target: &Path) -> Result<Programs> {
+/// Builds programs and library for a release, with the names of the machine's folders left out.
+fn build(target: &Path) -> Result<Built> {
     let home = |variable: &str, folder: &str| match env::var_os(variable) {
         Some(path) => PathBuf::from(path),
         None => PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(folder),
@@ -220,12 +230,18 @@ fn build(target: &Path) -> Result<Programs> {
         format!("--remap-path-prefix={}=cargo", home("CARGO_HOME", ".cargo").display()),
         format!("--remap-path-prefix={}=larder", shell::root().display()),
     ];
-    let mut build = shell::cargo(&["build", "--quiet", "--release", "--locked"]);
-    build.args(["--package", "larder-server", "--package", "larder-cli", "--target-dir"]).arg(target);
-    // Whatever flags the caller has set would be in the programs.
-    shell::run(build.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")))?;
+    let build = |profile: &str, packages: &[&str]| {
+        let mut build = shell::cargo(&["build", "--quiet", "--locked", "--profile", profile]);
+        build.args(packages.iter().flat_map(|package| ["--package", package]));
+        // Whatever flags the caller has set would be in the programs.
+        build.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        shell::run(build.arg("--target-dir").arg(target))
+    };
+    build("release", &["larder-server", "larder-cli"])?;
+    build(C_LIBRARY_PROFILE, &["larder-memcached-c"])?;
     let program = |name| target.join("release").join(name);
-    Ok(Programs { larderd: program("larderd"), larder: program("larder") })
+    let c_library = target.join(C_LIBRARY_PROFILE).join("liblarder_memcached.so");
+    Ok(Built { larderd: program("larderd"), larder: program("larder"), c_library })
 }
 
 /// `$SOURCE_DATE_EPOCH`, or else the time of the last commit.
@@ -241,9 +257,9 @@ fn epoch_secs() -> Result<u64> {
 }
 
 /// What larderd prints first with -V when it is started as `memcached`.
-fn memcached_version(programs: &Programs, staging: &Path) -> Result<String> {
+fn memcached_version(built: &Built, staging: &Path) -> Result<String> {
     let link = staging.join("memcached");
-    std::os::unix::fs::symlink(&programs.larderd, &link)?;
+    std::os::unix::fs::symlink(&built.larderd, &link)?;
     let text = shell::output(Command::new(link).arg("-V"))?;
     let version = text.lines().next().and_then(|line| line.strip_prefix("memcached "));
     Ok(version.ok_or("larderd does not tell memcached's version")?.to_owned())
@@ -257,12 +273,16 @@ fn compress(path: &Path) -> Result<()> {
 /// The level of compression of what is given away: those of dpkg-deb and rpmbuild.
 const SMALL: u8 = 6;
 
+/// The library's own: a bug in it ends no program of others.
+pub(crate) const C_LIBRARY_PROFILE: &str = "c-library";
+
 /// Debian's names of what makes packages; `strip` comes with the second.
 const NEEDS: [&str; 3] = ["dpkg-dev", "build-essential", "rpm"];
 
 const USAGE: &str = "usage: cargo xtask package [--version-suffix SUFFIX]
 Builds larderd and larder for a release and packages them in target/package: larder_VERSION-1_ARCH.deb,
-larder-VERSION-1.ARCH.rpm, each with a larder-memcached that takes memcached's place, and larder-VERSION-TARGET.tar.gz.
+larder-VERSION-1.ARCH.rpm, each with a larder-memcached that takes memcached's place, and larder-VERSION-TARGET.tar.gz;
+and liblarder_memcached: liblarder-memcached_VERSION-1_ARCH.deb, and liblarder-memcached-dev.
   --version-suffix  appended to the version of the workspace: ~rc1, say, or +git20260102";
 
 #[cfg(test)]

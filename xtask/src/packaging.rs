@@ -3,6 +3,7 @@
 //! promtool, and their metrics, and those of the dashboard, by what larderd exports; the workflows that build and
 //! publish a release by actionlint. The units of systemd are checked by larderd's own tests.
 
+mod c_library;
 mod monitoring;
 mod packages;
 mod promql;

@@ -48,7 +48,7 @@ pub(crate) fn ci(args: &[String]) -> Result<()> {
 #[derive(Default)]
 struct Steps {
     passed: usize,
-    failed: Vec<&'static str>,
+    failed: Vec<String>,
     /// Runs of scripts and clients, counted one by one.
     tally: Tally,
 }
@@ -113,15 +113,15 @@ impl Steps {
         self.run("tidy", || tidy::run(&[]));
         self.run("the commands of the documents exist", documents::test);
         for side in [Side::Reference, Side::Larder] {
-            self.run(title(side, ["golden scripts: memcached", "golden scripts: larderd"]), || {
-                let report = suite::run(&program(side)?, side, &suite::scripts("")?)?;
+            self.run(&format!("golden scripts: {}", side.name()), || {
+                let report = suite::run(&server::of(side)?, side, &suite::scripts("")?)?;
                 Ok(Tally { passed: report.passed, failures: report.failures })
             });
         }
         self.run("random requests: larderd and memcached agree", diff::short);
         server::keep_in_store(true);
         self.run("golden scripts: larderd with a store", || {
-            let report = suite::run(&program(Side::Larder)?, Side::Larder, &suite::scripts("")?)?;
+            let report = suite::run(&server::of(Side::Larder)?, Side::Larder, &suite::scripts("")?)?;
             Ok(Tally { passed: report.passed, failures: report.failures })
         });
         self.run("random requests: larderd with a store and memcached agree", diff::short);
@@ -134,8 +134,8 @@ impl Steps {
             Ok(())
         });
         for side in [Side::Reference, Side::Larder] {
-            self.run(title(side, ["real clients: memcached", "real clients: larderd"]), || {
-                clients.as_ref().ok_or("the clients are not installed")?.run(&program(side)?, side)
+            self.run(&format!("real clients: {}", side.name()), || {
+                clients.as_ref().ok_or("the clients are not installed")?.run(&server::of(side)?, side)
             });
         }
         self.run("values of real clients", values_of_clients);
@@ -152,25 +152,25 @@ impl Steps {
         });
     }
 
-    fn run<T: Outcome>(&mut self, name: &'static str, step: impl FnOnce() -> Result<T>) {
+    fn run<T: Outcome>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) {
         println!("== {name}");
         let start = Instant::now();
         let error = match step() {
             Ok(outcome) => outcome.count(&mut self.tally),
             Err(error) => Some(error.to_string()),
         };
-        match error {
-            None => self.passed += 1,
+        let verdict = match error {
+            None => {
+                self.passed += 1;
+                "ok"
+            }
             Some(error) => {
                 println!("{error}");
-                self.failed.push(name);
+                self.failed.push(name.to_owned());
+                "FAILED"
             }
-        }
-        println!(
-            "== {name}: {} in {:.1} s",
-            if self.failed.last() == Some(&name) { "FAILED" } else { "ok" },
-            start.elapsed().as_secs_f64()
-        );
+        };
+        println!("== {name}: {verdict} in {:.1} s", start.elapsed().as_secs_f64());
     }
 
     fn finish(self) -> Result<()> {
@@ -253,20 +253,6 @@ fn deny(checks: &[&str]) -> Result<()> {
         shell::run(check.arg("check").args(checks).current_dir(shell::root()))?;
     }
     Ok(())
-}
-
-fn title(side: Side, [reference, larder]: [&'static str; 2]) -> &'static str {
-    match side {
-        Side::Reference => reference,
-        Side::Larder => larder,
-    }
-}
-
-fn program(side: Side) -> Result<PathBuf> {
-    match side {
-        Side::Reference => server::memcached(),
-        Side::Larder => server::larderd(),
-    }
 }
 
 /// Each client reads what the client library stores in its dialect; the library's features are tested as well.

@@ -306,7 +306,14 @@ impl<T> Pipeline<T> {
 
     /// Logs in: by SASL's mechanism PLAIN in the binary protocol, else by memcached's ASCII authentication (`-Y`).
     /// Reply: [`Outcome::LoggedIn`].
-    pub fn login(&mut self, output: &mut Vec<u8>, user: &str, password: &str, tag: T) {
+    pub fn login(
+        &mut self,
+        output: &mut Vec<u8>,
+        user: impl AsRef<[u8]>,
+        password: impl AsRef<[u8]>,
+        tag: T,
+    ) {
+        let (user, password) = (user.as_ref(), password.as_ref());
         let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text | Protocol::Meta => text::login(output, user, password),

@@ -6,6 +6,7 @@
 
 mod callbacks;
 mod export;
+mod faced;
 mod hashkit;
 mod heap;
 mod list;
@@ -15,10 +16,11 @@ mod returns;
 mod session;
 mod structs;
 
-pub(crate) use callbacks::{Callback, LoginCallbacks};
-pub(crate) use export::{export, guarded};
-pub(crate) use hashkit::{CUSTOM as HASH_CUSTOM, HashFunction, Kit, MAX as HASH_MAX, digest};
-pub(crate) use heap::Heap;
+pub(crate) use callbacks::{Callback, Credentials, LoginCallbacks};
+pub(crate) use export::{Fallback, export, export_calling, guarded};
+pub(crate) use faced::Faced;
+pub(crate) use hashkit::{CUSTOM as HASH_CUSTOM, HashFunction, Kit, KitText, MAX as HASH_MAX, digest};
+pub(crate) use heap::{Heap, boxed};
 pub(crate) use list::ServerList;
 pub(crate) use pointer::{AnalysisPtr, Array, Chars, Keys, Out, PoolPtr, Ref, SharedMemc, StatArray};
 pub(crate) use result::ResultPtr;

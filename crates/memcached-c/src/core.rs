@@ -8,11 +8,13 @@
 //! | `link` | a connection: requests out, replies in |
 //! | `failure` | why a request has no reply, and what of it is remembered |
 //! | `place` | which server has a key |
+//! | `cipher` | values that are encrypted |
 //! | `change` | requests that change an item |
 //! | `fetch` | requests for items |
 //! | `everywhere` | requests to every server |
 
 mod change;
+mod cipher;
 mod everywhere;
 mod failure;
 mod fetch;
@@ -25,6 +27,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 pub(crate) use change::Operation;
+pub(crate) use cipher::Cipher;
 pub(crate) use failure::Errors;
 use failure::Failure;
 pub(crate) use fetch::Found;
@@ -52,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) buckets: Option<Arc<[u32]>>,
     locator: Option<Locator>,
     /// When a server that was ejected may return, in seconds since 1970; 0: none was.
-    next_rebuild: i64,
+    pub(crate) next_rebuild: i64,
     /// Counts servers: each has a number of its own.
     versions: u32,
 }
@@ -123,7 +126,7 @@ impl Core {
     fn note_disconnect(&mut self, at: usize) {
         let Some(instance) = self.instances.get(at) else { return };
         if self.last_disconnected.as_ref().is_none_or(|last| last.version != instance.version) {
-            self.last_disconnected = Some(Box::new(instance.copy()));
+            self.last_disconnected = instance.copy();
         }
     }
 }

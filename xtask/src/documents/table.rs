@@ -82,6 +82,10 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("install -D -m 755 target/c-library", "nothing is built in the system"),
     ("ln -s libmemcached.so.11", "nothing is built in the system"),
     ("LD_LIBRARY_PATH=/opt/larder/lib", "nothing is built in the system"),
+    ("apt install ./liblarder-memcached", "cargo xtask packaging installs it, and runs programs with it"),
+    ("LD_LIBRARY_PATH=/usr/lib/", "cargo xtask packaging runs programs with the package's library"),
+    ("echo /usr/lib/x86_64-linux-gnu/larder-memcached", "would change every later command"),
+    ("ldconfig", "would change every later command"),
     ("cc -I crates/memcached-c/include", "cargo test -p larder-memcached-c compiles with these headers"),
     (
         "docker ",

@@ -55,7 +55,7 @@ fn sanitized(bench: &Bench, program: &Program, file: &Path) -> Result<String> {
     let mut compiler = Command::new("cc");
     compiler.args(["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-o"]);
     compiler.arg(&built).arg(source_dir().join(program.name).with_extension("c"));
-    shell::output(compiler.args(["-lmemcached", "-lmemcachedutil", "-lpthread"]))?;
+    shell::output(compiler.args(["-lmemcached", "-lmemcachedutil", "-lhashkit", "-lpthread"]))?;
     let servers = program.place.start(&bench.doors, Side::Larder)?;
     let mut command = Command::new(built);
     library.load(&mut command).args(&servers.words);

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_conformance::script::Side;
-use larder_conformance::{Result, suite};
+use larder_conformance::{Result, server, suite};
 
 use super::library::Library;
-use super::place::{self, Place};
+use super::place::Place;
 use super::programs::same;
 use super::{Bench, Run, SIDES, source};
 use crate::clients::doors::Door;
@@ -20,7 +20,7 @@ use crate::shell;
 pub(super) fn runs() -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     for side in SIDES {
-        let against = place::name(side);
+        let against = side.name();
         for smoke in &SMOKE {
             // Debian's memcached is built without TLS.
             if smoke.door == Door::Tls && side == Side::Reference {
@@ -64,7 +64,7 @@ const SMOKE: [Smoke; 8] = [
 
 impl Smoke {
     fn run(&self, bench: &Bench, side: Side) -> Result<String> {
-        let server = bench.doors.start(&place::program(side)?, self.door)?;
+        let server = bench.doors.start(&server::of(side)?, self.door)?;
         let address = server.address();
         let mut command = Command::new(self.interpreter);
         command.arg(clients_dir().join(self.words[0])).args(&self.words[1..]);

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use larder_conformance::Result;
 
+use crate::package::C_LIBRARY_PROFILE;
 use crate::shell;
 
 /// A library that programs find when they look for libmemcached.
@@ -24,11 +25,7 @@ impl Library {
 
     /// Builds ours, and lays it down under the names of the original's three libraries.
     pub(super) fn ours() -> Result<Self> {
-        let target = shell::target_dir()?;
-        let mut build =
-            shell::cargo(&["build", "--quiet", "--profile", PROFILE, "--package", PACKAGE, "--target-dir"]);
-        shell::run(build.arg(&target))?;
-        Self::lay(target.join(PROFILE).join(FILE), "lib")
+        Self::lay(build()?, "lib")
     }
 
     /// Lays down a library of ours below the target directory, for the loader.
@@ -52,6 +49,14 @@ impl Library {
     }
 }
 
+/// Builds ours as it is shipped.
+pub(super) fn build() -> Result<PathBuf> {
+    let target = shell::target_dir()?;
+    let mut build = shell::cargo(&["build", "--quiet", "--profile", C_LIBRARY_PROFILE, "--package", PACKAGE]);
+    shell::run(build.arg("--target-dir").arg(&target))?;
+    Ok(target.join(C_LIBRARY_PROFILE).join(FILE))
+}
+
 /// Where programs and libraries are laid down.
 pub(super) fn work_dir() -> Result<PathBuf> {
     Ok(shell::target_dir()?.join("libmemcached"))
@@ -59,6 +64,4 @@ pub(super) fn work_dir() -> Result<PathBuf> {
 
 pub(super) const PACKAGE: &str = "larder-memcached-c";
 pub(super) const FILE: &str = "liblarder_memcached.so";
-/// The profile that it is shipped with.
-const PROFILE: &str = "c-library";
 const ALIASES: [&str; 3] = ["libmemcached.so.11", "libmemcachedutil.so.2", "libhashkit.so.2"];

@@ -36,7 +36,7 @@ pub(super) struct Servers {
 
 impl Place {
     pub(super) fn start(self, doors: &Doors, side: Side) -> Result<Servers> {
-        let program = program(side)?;
+        let program = server::of(side)?;
         let (servers, socket) = match self {
             Self::Alone => (Vec::new(), None),
             Self::Servers(count) => {
@@ -54,22 +54,6 @@ impl Place {
             words.extend(doors.words(Door::Sasl).into_iter().skip(1));
         }
         Ok(Servers { words, _servers: servers, _socket: socket })
-    }
-}
-
-/// The server of a side.
-pub(super) fn program(side: Side) -> Result<PathBuf> {
-    match side {
-        Side::Reference => server::memcached(),
-        Side::Larder => server::larderd(),
-    }
-}
-
-/// What a side is called.
-pub(super) fn name(side: Side) -> &'static str {
-    match side {
-        Side::Reference => "memcached",
-        Side::Larder => "larderd",
     }
 }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_conformance::script::Side;
-use larder_conformance::{Result, suite};
+use larder_conformance::{Result, server, suite};
 
 use super::library::{Library, work_dir};
-use super::place::{self, Place};
+use super::place::Place;
 use super::{Bench, Run, SIDES};
 use crate::clients::doors::Door;
 use crate::shell;
@@ -19,7 +19,7 @@ pub(super) struct Program {
     pub(super) place: Place,
 }
 
-pub(super) const PROGRAMS: [Program; 17] = [
+pub(super) const PROGRAMS: [Program; 18] = [
     // Those that wait come first.
     Program { name: "values", place: Place::Servers(3) },
     Program { name: "away", place: Place::Servers(3) },
@@ -32,6 +32,7 @@ pub(super) const PROGRAMS: [Program; 17] = [
     Program { name: "information", place: Place::Servers(3) },
     Program { name: "handles", place: Place::Servers(3) },
     Program { name: "configuration", place: Place::Servers(1) },
+    Program { name: "encryption", place: Place::Servers(1) },
     Program { name: "placement", place: Place::Alone },
     Program { name: "replicas", place: Place::Servers(5) },
     Program { name: "threads", place: Place::Servers(3) },
@@ -40,14 +41,21 @@ pub(super) const PROGRAMS: [Program; 17] = [
     Program { name: "login", place: Place::Behind(Door::Sasl) },
 ];
 
-/// What libmemcached cannot do, and so knows what is right.
-const TLS: &str = "tls";
+/// What libmemcached cannot do, or does wrong: programs that know what is right, and the door that each is for.
+const OWN: [(&str, Door); 5] = [
+    ("tls.c", Door::Tls),
+    ("limits.c", Door::Plain),
+    ("ownership.c", Door::Plain),
+    ("unwinding.cpp", Door::Plain),
+    ("stacks.c", Door::Plain),
+];
 
 /// Builds all programs with the headers and the libraries of Debian.
 pub(super) fn build() -> Result<()> {
     fs::create_dir_all(programs_dir()?)?;
-    for name in PROGRAMS.iter().map(|program| program.name).chain([TLS]) {
-        compile(&source_dir().join(name).with_extension("c"), &programs_dir()?.join(name))?;
+    let own = OWN.iter().map(|(file, _)| Path::new(file).to_owned());
+    for file in PROGRAMS.iter().map(|program| Path::new(program.name).with_extension("c")).chain(own) {
+        compile(&source_dir().join(&file), &programs_dir()?.join(file).with_extension(""))?;
     }
     Ok(())
 }
@@ -61,7 +69,7 @@ pub(super) fn runs() -> Vec<Run> {
             if matches!(program.place, Place::Alone) && side != SIDES[0] {
                 continue;
             }
-            let name = format!("C: {} against {}", program.name, place::name(side));
+            let name = format!("C: {} against {}", program.name, side.name());
             runs.push((
                 name,
                 Box::new(move |bench| suite::again(ATTEMPTS, || compare(bench, program, side))),
@@ -70,19 +78,24 @@ pub(super) fn runs() -> Vec<Run> {
     }
     for example in ["example_udp", "example_udp_and_tcp"] {
         for side in SIDES {
-            let name = format!("C: {example} against {}", place::name(side));
+            let name = format!("C: {example} against {}", side.name());
             runs.push((name, Box::new(move |bench| run_example(bench, example, side))));
         }
     }
-    runs.push(("C: tls against larderd".into(), Box::new(speak_tls)));
+    for (file, door) in OWN {
+        let name = format!("C: {file} against larderd");
+        runs.push((name, Box::new(move |bench| run_own(bench, file, door))));
+    }
     runs
 }
 
-/// TLS, to a server that takes nothing else.
-fn speak_tls(bench: &Bench) -> Result<String> {
-    let server = bench.doors.start(&place::program(Side::Larder)?, Door::Tls)?;
-    let mut command = Command::new(programs_dir()?.join(TLS));
-    command.arg(server.address().to_string()).arg(bench.doors.authority());
+fn run_own(bench: &Bench, file: &str, door: Door) -> Result<String> {
+    let server = bench.doors.start(&server::of(Side::Larder)?, door)?;
+    let mut command = Command::new(programs_dir()?.join(file).with_extension(""));
+    command.arg(server.address().to_string());
+    if let Door::Tls = door {
+        command.arg(bench.doors.authority());
+    }
     shell::output(bench.ours.load(&mut command)).map(|line| line.trim().to_owned())
 }
 
@@ -121,7 +134,7 @@ pub(super) fn same(original: &str, ours: &str) -> Result<String> {
 /// The examples name the port 11211: the server's takes its place. Over libmemcached 1.1.4 they find no server, since
 /// `memcached_server_add_udp` does nothing but say that it is deprecated; ours does what their text says.
 fn run_example(bench: &Bench, example: &str, side: Side) -> Result<String> {
-    let server = bench.doors.start(&place::program(side)?, Door::Udp)?;
+    let server = bench.doors.start(&server::of(side)?, Door::Udp)?;
     let port = server.address().port().to_string();
     let text = fs::read_to_string(source_dir().join(example).with_extension("c"))?;
     let source = programs_dir()?.join(format!("{example}_{port}.c"));
@@ -143,9 +156,10 @@ fn run_example(bench: &Bench, example: &str, side: Side) -> Result<String> {
 
 /// Builds a program with Debian's headers and libraries.
 fn compile(source: &Path, program: &Path) -> Result<()> {
-    let mut compiler = Command::new("cc");
+    let is_cpp = source.extension().is_some_and(|extension| extension == "cpp");
+    let mut compiler = Command::new(if is_cpp { "c++" } else { "cc" });
     compiler.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o"]).arg(program);
-    compiler.arg(source).args(["-lmemcached", "-lmemcachedutil", "-lpthread"]);
+    compiler.arg(source).args(["-lmemcached", "-lmemcachedutil", "-lhashkit", "-lpthread"]);
     shell::output(&mut compiler).map(drop)
 }
 

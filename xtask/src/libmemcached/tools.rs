@@ -8,14 +8,14 @@ use larder_conformance::folder::Folder;
 use larder_conformance::script::Side;
 
 use super::library::Library;
-use super::place::{self, Place};
+use super::place::Place;
 use super::programs::same;
 use super::{Bench, Run, SIDES};
 
 /// All of them, against every server.
 pub(super) fn runs() -> Vec<Run> {
-    let of_side = |side| -> Run {
-        (format!("libmemcached-tools against {}", place::name(side)), Box::new(move |bench| run(bench, side)))
+    let of_side = |side: Side| -> Run {
+        (format!("libmemcached-tools against {}", side.name()), Box::new(move |bench| run(bench, side)))
     };
     SIDES.into_iter().map(of_side).collect()
 }

@@ -9,26 +9,20 @@ use larder_conformance::Result;
 use super::{Content, compress, tree::Tree};
 use crate::shell;
 
-/// Makes `larder` and `larder-memcached`.
+/// Makes `larder` and `larder-memcached`, `liblarder-memcached` and `liblarder-memcached-dev`.
 ///
 /// The first stands beside Debian's memcached, to which the name `/usr/bin/memcached` belongs. It cannot be an
 /// alternative, since memcached's package would overwrite the link; so the second has the name, and conflicts.
-pub(super) fn make(content: &Content) -> Result<(PathBuf, PathBuf)> {
+pub(super) fn make(content: &Content) -> Result<[PathBuf; 4]> {
     let source = Source::write(content)?;
 
     let tree = Tree::create(content.staging.join("deb"))?;
     content.install(&tree, "usr", "vendor-completions")?;
     Content::install_default(&tree)?;
-    let documents = Path::new("usr/share/doc/larder");
-    tree.copy(&source.debian("copyright"), documents.join("copyright"), 0o644)?;
-    for (text, name) in
-        [(source.debian("changelog"), "changelog.Debian"), (shell::root().join("CHANGELOG.md"), "changelog")]
-    {
-        tree.copy(&text, documents.join(name), 0o644)?;
-        compress(&tree.path().join(documents).join(name))?;
-    }
+    source.install_documents(&tree, "larder")?;
     tree.write("DEBIAN/conffiles", "/etc/default/larderd\n", 0o644)?;
-    let shlibs = source.shared_libraries(&tree)?;
+    let programs = ["larderd", "larder"].map(|program| tree.path().join("usr/bin").join(program));
+    let shlibs = source.shared_libraries(&programs)?;
     let deb = source.pack("larder", &tree, &[&shlibs], &["postinst", "prerm", "postrm"])?;
 
     let tree = Tree::create(content.staging.join("deb-memcached"))?;
@@ -37,7 +31,18 @@ pub(super) fn make(content: &Content) -> Result<(PathBuf, PathBuf)> {
     tree.link("larder", "usr/share/doc/larder-memcached")?;
     let version = format!("memcached:Version={}", content.memcached_version);
     let deb_memcached = source.pack("larder-memcached", &tree, &[&version], &["postinst", "postrm"])?;
-    Ok((deb, deb_memcached))
+
+    let tree = Tree::create(content.staging.join("deb-c-library"))?;
+    let library = content.install_c_library(&tree)?;
+    source.install_documents(&tree, "liblarder-memcached")?;
+    let shlibs = source.shared_libraries(&[library])?;
+    let deb_c_library = source.pack("liblarder-memcached", &tree, &[&shlibs], &[])?;
+
+    let tree = Tree::create(content.staging.join("deb-c-library-dev"))?;
+    content.install_c_headers(&tree)?;
+    tree.link("liblarder-memcached", "usr/share/doc/liblarder-memcached-dev")?;
+    let deb_c_library_dev = source.pack("liblarder-memcached-dev", &tree, &[], &[])?;
+    Ok([deb, deb_memcached, deb_c_library, deb_c_library_dev])
 }
 
 /// A folder as Debian's tools expect it: with a folder `debian` that describes the packages.
@@ -80,12 +85,26 @@ impl<'a> Source<'a> {
         command
     }
 
-    /// The packages of the shared libraries that the programs need, as a variable of the control file.
-    fn shared_libraries(&self, tree: &Tree) -> Result<String> {
+    /// What every package has in its folder of documents.
+    fn install_documents(&self, tree: &Tree, package: &str) -> Result<()> {
+        let documents = Path::new("usr/share/doc").join(package);
+        tree.copy(&self.debian("copyright"), documents.join("copyright"), 0o644)?;
+        for (text, name) in [
+            (self.debian("changelog"), "changelog.Debian"),
+            (shell::root().join("CHANGELOG.md"), "changelog"),
+        ] {
+            tree.copy(&text, documents.join(name), 0o644)?;
+            compress(&tree.path().join(&documents).join(name))?;
+        }
+        Ok(())
+    }
+
+    /// The packages of the shared libraries that programs, or a library, need, as a variable of the control file.
+    fn shared_libraries(&self, files: &[PathBuf]) -> Result<String> {
         let mut find = self.tool("dpkg-shlibdeps");
         find.args(["-O", "--ignore-missing-info"]);
-        for program in ["larderd", "larder"] {
-            find.arg(format!("-e{}", tree.path().join("usr/bin").join(program).display()));
+        for file in files {
+            find.arg(format!("-e{}", file.display()));
         }
         Ok(shell::output(&mut find)?.trim().to_owned())
     }

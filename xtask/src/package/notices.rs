@@ -38,7 +38,8 @@ pub(super) fn collect() -> Result<String> {
     }
 
     let mut notices =
-        "The programs larderd and larder contain these libraries, under these licences:\n\n".to_owned();
+        "larderd, larder and liblarder_memcached contain these libraries, under these licences:\n\n"
+            .to_owned();
     for (name, licence) in &libraries {
         writeln!(notices, "{name}: {licence}")?;
     }
@@ -115,9 +116,12 @@ fn linked<'a>(
     packages: &HashMap<&'a str, &'a Value>,
     nodes: &HashMap<&'a str, &'a Value>,
 ) -> BTreeSet<&'a str> {
-    let is_program =
-        |id: &&&str| ["larder-server", "larder-cli"].iter().any(|name| packages[**id]["name"] == *name);
-    let mut waiting: Vec<&str> = packages.keys().filter(is_program).copied().collect();
+    let is_shipped = |id: &&&str| {
+        ["larder-server", "larder-cli", "larder-memcached-c"]
+            .iter()
+            .any(|name| packages[**id]["name"] == *name)
+    };
+    let mut waiting: Vec<&str> = packages.keys().filter(is_shipped).copied().collect();
     let mut found = BTreeSet::new();
     while let Some(id) = waiting.pop() {
         if !found.insert(id) {

@@ -10,27 +10,29 @@ use std::process::Command;
 use larder_conformance::folder::Folder;
 use larder_conformance::{Result, server};
 
-use crate::package::{self, Packages, Programs};
-use crate::{generators, shell};
+use super::c_library;
+use crate::package::{self, Built, Packages};
+use crate::{generators, libmemcached, shell};
 
 /// Puts the packages in memcached's place, and takes them out again.
 pub(super) fn replacement() -> Result<()> {
     let folder = Folder::create();
-    super::replacement::test(&package::make(&programs()?, &package::version("~test")?, FAST, folder.path())?)
+    super::replacement::test(&package::make(&built()?, &package::version("~test")?, FAST, folder.path())?)
 }
 
-fn programs() -> Result<Programs> {
-    Ok(Programs { larderd: server::larderd()?, larder: generators::larder()? })
+fn built() -> Result<Built> {
+    let c_library = libmemcached::build()?;
+    Ok(Built { larderd: server::larderd()?, larder: generators::larder()?, c_library })
 }
 
 pub(super) fn test() -> Result<()> {
-    let programs = programs()?;
+    let built = built()?;
     let version = package::version("~test")?;
     let (folder, again) = (Folder::create(), Folder::create());
-    let packages = package::make(&programs, &version, FAST, folder.path())?;
+    let packages = package::make(&built, &version, FAST, folder.path())?;
 
     // Second packages of the same are the same bytes, whenever and wherever they are made.
-    let repeated = package::make(&programs, &version, FAST, again.path())?;
+    let repeated = package::make(&built, &version, FAST, again.path())?;
     for (one, other) in packages.all().iter().zip(repeated.all()) {
         if fs::read(one)? != fs::read(other)? {
             return Err(format!("{} and {} differ", one.display(), other.display()).into());
@@ -62,15 +64,16 @@ pub(super) fn test() -> Result<()> {
     archive(&packages.archive, &name)?;
     life(&packages)?;
     beside_memcached(&packages)?;
-    user_who_logs_in(&packages)
+    user_who_logs_in(&packages)?;
+    c_library::test(&packages)
 }
 
-fn listed(program: &str, args: &[&str], package: &Path) -> Result<String> {
+pub(super) fn listed(program: &str, args: &[&str], package: &Path) -> Result<String> {
     shell::output(Command::new(program).args(args).arg(package))
 }
 
 /// Compares a list of files, in the form of `ls -l` or `tar -tv`, with modes and paths. Folders may be there or not.
-fn compare(package: &str, list: &str, prefix: &str, expected: &[&str]) -> Result<()> {
+pub(super) fn compare(package: &str, list: &str, prefix: &str, expected: &[&str]) -> Result<()> {
     let mut found = BTreeSet::new();
     for line in list.lines() {
         let wrong = || format!("{package}: {line}");
@@ -103,7 +106,7 @@ fn compare(package: &str, list: &str, prefix: &str, expected: &[&str]) -> Result
 fn lintian(packages: &Packages) -> Result<()> {
     let mut lintian = Command::new("lintian");
     lintian.args(["--allow-root", "--fail-on=error,warning", "--suppress-tags", &ACCEPTED.join(",")]);
-    shell::output(lintian.args([&packages.deb, &packages.deb_memcached])).map(drop)
+    shell::output(lintian.args(packages.debs())).map(drop)
 }
 
 /// What lintian says without reason here: there is no request for this package in Debian's bug tracker, and the link
@@ -246,10 +249,10 @@ fn serves(larderd: &Path) -> Result<()> {
 }
 
 /// The root of a system with no package but ours.
-struct System(Folder);
+pub(super) struct System(Folder);
 
 impl System {
-    fn create() -> Result<Self> {
+    pub(super) fn create() -> Result<Self> {
         let system = Self(Folder::create());
         for folder in ["var/lib/dpkg/updates", "var/lib/dpkg/info", "etc/systemd/system"] {
             fs::create_dir_all(system.path(folder))?;
@@ -258,13 +261,13 @@ impl System {
         Ok(system)
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
 
     /// dpkg with the maintainer scripts as for an image (`DPKG_ROOT`): with the tools of this system.
     /// Returns what they print, errors among it.
-    fn dpkg<P: AsRef<std::ffi::OsStr>>(&self, action: &[&str], packages: &[P]) -> Result<String> {
+    pub(super) fn dpkg<P: AsRef<std::ffi::OsStr>>(&self, action: &[&str], packages: &[P]) -> Result<String> {
         let mut dpkg = Command::new("sh");
         dpkg.args(["-c", "exec fakeroot dpkg \"$@\" 2>&1", "dpkg"]);
         dpkg.args(["--force-script-chrootless", "--force-depends", "--log=/dev/null"]);
@@ -283,7 +286,7 @@ impl System {
     }
 
     /// Files that are ours by their name.
-    fn collect(&self, folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    pub(super) fn collect(&self, folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.symlink_metadata()?.is_dir() {

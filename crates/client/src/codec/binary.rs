@@ -132,11 +132,11 @@ pub(super) fn plain(output: &mut Vec<u8>, opcode: u8, key: &[u8], opaque: u32) -
 }
 
 /// SASL's mechanism PLAIN (RFC 4616): `NUL user NUL password`.
-pub(super) fn login(output: &mut Vec<u8>, user: &str, password: &str, opaque: u32) -> Sent {
+pub(super) fn login(output: &mut Vec<u8>, user: &[u8], password: &[u8], opaque: u32) -> Sent {
     let value_bytes = user.len() + password.len() + 2;
     let sent = Packet { opcode: opcode::SASL_AUTH, opaque, key: b"PLAIN", value_bytes, ..Packet::default() }
         .write(output);
-    for part in [b"\0", user.as_bytes(), b"\0", password.as_bytes()] {
+    for part in [b"\0", user, b"\0", password] {
         output.extend_from_slice(part);
     }
     sent

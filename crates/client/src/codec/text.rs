@@ -128,8 +128,8 @@ pub(super) fn stats(output: &mut Vec<u8>, group: &[u8]) {
 }
 
 /// `set <any> <any> <any> <bytes>`, and `user password`: the login of a server with a password file.
-pub(super) fn login(output: &mut Vec<u8>, user: &str, password: &str) {
-    let value = [user.as_bytes(), b" ", password.as_bytes()];
+pub(super) fn login(output: &mut Vec<u8>, user: &[u8], password: &[u8]) {
+    let value = [user, b" ", password];
     store(output, &Store { key: b"login", value: &value, ..Store::default() }, false);
 }
 

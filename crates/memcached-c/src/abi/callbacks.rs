@@ -9,14 +9,18 @@ use std::mem::transmute;
 use std::ptr::{null, null_mut};
 use std::slice;
 
-use larder_client::Login;
-
 use super::Heap;
 use super::structs::*;
 
 /// The callbacks of a client, perhaps none.
 #[derive(Clone, Copy)]
 pub(crate) struct LoginCallbacks(*const SaslCallbackSt);
+
+/// What the callbacks named, in any bytes.
+pub(crate) struct Credentials {
+    pub(crate) user: Vec<u8>,
+    pub(crate) password: Vec<u8>,
+}
 
 /// The head of a `sasl_secret_t`, which the password follows.
 #[repr(C)]
@@ -25,8 +29,8 @@ struct SaslSecretSt {
     data: [u8; 1],
 }
 
-type TextFn = extern "C" fn(*mut c_void, c_int, *mut *const c_char, *mut c_uint) -> c_int;
-type SecretFn = extern "C" fn(*mut c_void, *mut c_void, c_int, *mut *const SaslSecretSt) -> c_int;
+type TextFn = extern "C-unwind" fn(*mut c_void, c_int, *mut *const c_char, *mut c_uint) -> c_int;
+type SecretFn = extern "C-unwind" fn(*mut c_void, *mut c_void, c_int, *mut *const SaslSecretSt) -> c_int;
 
 impl LoginCallbacks {
     /// Those of a client.
@@ -54,14 +58,14 @@ impl LoginCallbacks {
     }
 
     /// Calls them. `None`: they name no user or no password.
-    pub(crate) fn login(self) -> Option<Login> {
+    pub(crate) fn credentials(self) -> Option<Credentials> {
         let user = self.entries().find(|entry| entry.id == AUTHNAME || entry.id == USER).and_then(name)?;
         let password = self.entries().find(|entry| entry.id == PASS).and_then(secret)?;
-        Some(Login { user, password })
+        Some(Credentials { user, password })
     }
 }
 
-fn name(entry: SaslCallbackSt) -> Option<String> {
+fn name(entry: SaslCallbackSt) -> Option<Vec<u8>> {
     if entry.proc.is_null() {
         return None;
     }
@@ -72,10 +76,10 @@ fn name(entry: SaslCallbackSt) -> Option<String> {
         return None;
     }
     // SAFETY: the callback returned text that ends with a NUL.
-    unsafe { CStr::from_ptr(text) }.to_str().ok().map(str::to_owned)
+    copy(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-fn secret(entry: SaslCallbackSt) -> Option<String> {
+fn secret(entry: SaslCallbackSt) -> Option<Vec<u8>> {
     if entry.proc.is_null() {
         return None;
     }
@@ -90,14 +94,22 @@ fn secret(entry: SaslCallbackSt) -> Option<String> {
     // SAFETY: the callback returned a secret, whose length is right.
     let bytes =
         unsafe { slice::from_raw_parts((&raw const (*secret).data).cast::<u8>(), (*secret).length as usize) };
-    str::from_utf8(bytes).ok().map(str::to_owned)
+    copy(bytes)
+}
+
+/// A copy. `None`: there is no memory.
+fn copy(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).ok()?;
+    copy.extend_from_slice(bytes);
+    Some(copy)
 }
 
 impl SaslSt {
     /// Callbacks that name this user and this password, of a client's heap. `None`: there is no memory.
     pub(crate) fn of(heap: Heap, user: &[u8], password: &[u8]) -> Option<Self> {
-        let secret = [&(password.len() as c_ulong).to_ne_bytes(), password, b"\0"].concat();
-        let (user, secret) = (heap.store_text(user), heap.store(&secret));
+        let length = (password.len() as c_ulong).to_ne_bytes();
+        let (user, secret) = (heap.store_text(user), heap.store_parts(&[&length, password, b"\0"]));
         let text: TextFn = give_user;
         let pass: SecretFn = give_secret;
         let entry = |id, proc, context: *mut c_void| SaslCallbackSt { id, proc, context };
@@ -129,7 +141,7 @@ impl SaslSt {
     }
 }
 
-extern "C" fn give_user(
+extern "C-unwind" fn give_user(
     context: *mut c_void,
     id: c_int,
     text: *mut *const c_char,
@@ -148,7 +160,7 @@ extern "C" fn give_user(
     0
 }
 
-extern "C" fn give_secret(
+extern "C-unwind" fn give_secret(
     connection: *mut c_void,
     context: *mut c_void,
     id: c_int,

@@ -1,7 +1,10 @@
 //! Functions of the interface.
 //!
-//! Invariant: no panic leaves one, since C cannot unwind.
+//! Invariant: no panic leaves one, since C cannot unwind. An exception of C++ that leaves a function of the program
+//! passes through those of [`export_calling`] alone, and so does a thread that ends in it: there the client's state is
+//! not lent, and nothing is half done. In all other code a thread cannot be cancelled, and an exception ends the program.
 
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
 
@@ -9,16 +12,25 @@ use super::Return;
 
 /// Defines functions of the C interface. A panic in one makes it return its [`Fallback`].
 macro_rules! export {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident : $type:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {
+        $crate::abi::export_calling! {$(
+            $(#[$meta])* fn $name($($arg: $type),*) $(-> $ret)? { $crate::abi::guarded(move || $body) }
+        )*}
+    };
+}
+pub(crate) use export;
+
+/// Defines functions of the C interface that call functions of the program: these may unwind. Whatever else the bodies
+/// do is [`guarded`].
+macro_rules! export_calling {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident : $type:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(
         $(#[$meta])*
         #[expect(unsafe_code, reason = "C programs look it up by this name, which no other function here has")]
         #[unsafe(no_mangle)]
-        extern "C" fn $name($($arg: $type),*) $(-> $ret)? {
-            $crate::abi::guarded(move || $body)
-        }
+        extern "C-unwind" fn $name($($arg: $type),*) $(-> $ret)? $body
     )*};
 }
-pub(crate) use export;
+pub(crate) use export_calling;
 
 /// What a function returns after a panic.
 pub(crate) trait Fallback {
@@ -26,14 +38,38 @@ pub(crate) trait Fallback {
     fn fallback() -> Self;
 }
 
-/// Calls `body`, and catches a panic.
+/// Calls `body`, and catches a panic. Until it ends, the thread cannot be cancelled.
 pub(crate) fn guarded<R: Fallback>(body: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| R::fallback())
+    let before = set_cancel_state(CANCEL_DISABLE);
+    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| R::fallback());
+    set_cancel_state(before);
+    result
 }
+
+/// Whether the thread can be cancelled; returns whether it could before.
+#[expect(unsafe_code, reason = "a function of the C library")]
+fn set_cancel_state(state: c_int) -> c_int {
+    unsafe extern "C-unwind" {
+        fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    }
+    let mut before = 0;
+    // SAFETY: the place is valid. A thread that is cancelled at once, in its asynchronous mode, unwinds from here.
+    unsafe { pthread_setcancelstate(state, &raw mut before) };
+    before
+}
+
+/// `PTHREAD_CANCEL_DISABLE`, of Linux.
+const CANCEL_DISABLE: c_int = 1;
 
 impl Fallback for Return {
     fn fallback() -> Self {
         Self::FAILURE
+    }
+}
+
+impl<T> Fallback for Result<T, Return> {
+    fn fallback() -> Self {
+        Err(Return::FAILURE)
     }
 }
 

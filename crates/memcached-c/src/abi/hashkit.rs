@@ -1,6 +1,7 @@
 //! Hash functions as C code sees them: pointers in a `hashkit_st`.
 //!
-//! Invariant: a function pointer is one of [`ALGORITHMS`], or C code set it, with its context.
+//! Invariant: a function pointer is one of [`ALGORITHMS`], or C code set it, with its context. A key is null or of this
+//! struct alone, which [`HashkitSt::set_cipher`] made.
 
 #![allow(unsafe_code)]
 
@@ -11,8 +12,9 @@ use std::slice;
 
 use larder_client::placement::{Chars as HashChars, KeyHash};
 
-use super::heap::{free_struct, new_struct};
+use super::heap::{boxed, free_struct, new_struct};
 use super::structs::*;
+use crate::core::Cipher;
 
 /// A `hashkit_st` that C code passed, or null.
 #[repr(transparent)]
@@ -45,8 +47,11 @@ impl Kit {
         unsafe { self.0.as_ref() }
     }
 
-    /// Frees the struct if [`Kit::create`] made it.
+    /// Frees the key, and the struct if [`Kit::create`] made it.
     pub(crate) fn free(&self) {
+        if let Some(kit) = self.get() {
+            kit.set_cipher(None);
+        }
         if self.get().is_some_and(|kit| kit.options.get() & ALLOCATED != 0) {
             // SAFETY: it came from `new_struct`, and C code gives it up.
             unsafe { free_struct(self.0) };
@@ -69,16 +74,30 @@ impl HashkitSt {
         }
     }
 
-    /// Takes the default functions.
-    pub(crate) fn clear(&self) {
-        self.copy(&Self::new(0));
-    }
-
-    /// Takes the functions of another.
-    pub(crate) fn copy(&self, other: &Self) {
+    /// Takes the functions and the key of another. False: there is no memory for the key.
+    pub(crate) fn copy(&self, other: &Self) -> bool {
         self.base_hash.set(other.base_hash.get());
         self.distribution_hash.set(other.distribution_hash.get());
         self.flags.set(other.flags.get());
+        self.set_cipher(other.cipher())
+    }
+
+    /// The key that values are encrypted with. `None`: they are not.
+    pub(crate) fn cipher(&self) -> Option<Cipher> {
+        // SAFETY: see the invariant.
+        unsafe { self.key.get().as_ref() }.copied()
+    }
+
+    /// Sets it. False: there is no memory, and there is no key.
+    pub(crate) fn set_cipher(&self, cipher: Option<Cipher>) -> bool {
+        let made = cipher.map(boxed);
+        let is_set = !matches!(made, Some(None));
+        let old = self.key.replace(made.flatten().map_or(null_mut(), Box::into_raw));
+        if !old.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and no other struct has it.
+            drop(unsafe { Box::from_raw(old) });
+        }
+        is_set
     }
 
     /// Has it the same functions, with the same contexts?
@@ -86,6 +105,42 @@ impl HashkitSt {
         let parts =
             |kit: &Self| [kit.base_hash.get(), kit.distribution_hash.get()].map(HashFunctionSt::address);
         parts(self) == parts(other) && self.flags.get() == other.flags.get()
+    }
+}
+
+/// The default functions, and no key.
+impl Default for HashkitSt {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+/// A `hashkit_string_st` that C code passed, or null: what was encrypted or decrypted.
+#[repr(transparent)]
+pub(crate) struct KitText(*mut Vec<u8>);
+
+impl KitText {
+    /// Bytes, with a NUL behind them. Null: there are none, or no memory.
+    pub(crate) fn of(bytes: Option<Vec<u8>>) -> *mut Vec<u8> {
+        let made = bytes.and_then(|mut bytes| {
+            bytes.try_reserve_exact(1).ok()?;
+            bytes.push(0);
+            boxed(bytes)
+        });
+        made.map_or(null_mut(), Box::into_raw)
+    }
+
+    /// The bytes with their NUL. `None`: null.
+    pub(crate) fn with_nul(&self) -> Option<&[u8]> {
+        // SAFETY: it is null, or was made by `of` and not freed.
+        unsafe { self.0.as_ref() }.map(Vec::as_slice)
+    }
+
+    pub(crate) fn free(self) {
+        if !self.0.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and C code gives it up.
+            drop(unsafe { Box::from_raw(self.0) });
+        }
     }
 }
 
@@ -139,7 +194,7 @@ pub(crate) fn digest(key: &[u8], algorithm: u32) -> Option<u32> {
 
 macro_rules! functions {
     ($($name:ident = $hash:ident),*) => {$(
-        extern "C" fn $name(key: *const c_char, length: usize, _: *mut c_void) -> u32 {
+        extern "C-unwind" fn $name(key: *const c_char, length: usize, _: *mut c_void) -> u32 {
             let key = match key.is_null() || length == 0 || isize::try_from(length).is_err() {
                 true => b"",
                 // SAFETY: C code passed the length with the key.

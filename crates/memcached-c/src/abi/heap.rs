@@ -72,10 +72,38 @@ impl Heap {
         memory
     }
 
-    /// A copy of text, with a NUL at its end.
+    /// A copy of text, with a NUL at its end; null: there is no memory.
     pub(crate) fn store_text(&self, text: &[u8]) -> *mut c_char {
-        self.store(&[text, b"\0"].concat()).cast()
+        self.store_parts(&[text, b"\0"]).cast()
     }
+
+    /// A copy of several texts, one behind the other; null: there is no memory.
+    pub(super) fn store_parts(&self, parts: &[&[u8]]) -> *mut u8 {
+        let bytes = parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.len()));
+        let memory = self.allocate(bytes).cast::<u8>();
+        if memory.is_null() {
+            return memory;
+        }
+        let mut end = memory;
+        for part in parts {
+            // SAFETY: the memory is new and has room for all of them; this is behind those before.
+            unsafe {
+                ptr::copy_nonoverlapping(part.as_ptr(), end, part.len());
+                end = end.add(part.len());
+            }
+        }
+        memory
+    }
+}
+
+/// A value in a box. `None`: there is no memory.
+pub(crate) fn boxed<T>(value: T) -> Option<Box<T>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(1).ok()?;
+    room.push(value);
+    let one: Box<[T; 1]> = room.into_boxed_slice().try_into().ok()?;
+    // SAFETY: an array of one element has the layout of the element.
+    Some(unsafe { Box::from_raw(Box::into_raw(one).cast()) })
 }
 
 /// A struct of `malloc`'s heap, all zeros; null: there is no memory.
@@ -104,17 +132,17 @@ impl AllocatorSt {
     };
 }
 
-extern "C" fn default_malloc(_: *const MemcachedSt, bytes: usize, _: *mut c_void) -> *mut c_void {
+extern "C-unwind" fn default_malloc(_: *const MemcachedSt, bytes: usize, _: *mut c_void) -> *mut c_void {
     // SAFETY: no precondition.
     unsafe { libc::malloc(bytes) }
 }
 
-extern "C" fn default_free(_: *const MemcachedSt, memory: *mut c_void, _: *mut c_void) {
+extern "C-unwind" fn default_free(_: *const MemcachedSt, memory: *mut c_void, _: *mut c_void) {
     // SAFETY: callers give back what the other functions returned, or null.
     unsafe { libc::free(memory) }
 }
 
-extern "C" fn default_realloc(
+extern "C-unwind" fn default_realloc(
     _: *const MemcachedSt,
     memory: *mut c_void,
     bytes: usize,
@@ -124,7 +152,7 @@ extern "C" fn default_realloc(
     unsafe { libc::realloc(memory, bytes) }
 }
 
-extern "C" fn default_calloc(
+extern "C-unwind" fn default_calloc(
     _: *const MemcachedSt,
     count: usize,
     bytes: usize,

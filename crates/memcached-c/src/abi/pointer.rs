@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char};
 use std::slice;
 
-use super::{AnalysisSt, Heap, Memc, MemcachedSt, StatSt};
+use super::{AnalysisSt, Heap, Memc, MemcachedSt, Return, StatSt};
 use crate::face::Pool;
 
 /// Text.
@@ -45,12 +45,18 @@ impl Chars {
 pub(crate) struct Keys(*const *const c_char);
 
 impl Keys {
-    /// The keys. `None`: an array is null.
-    pub(crate) fn slices<'k>(&'k self, lengths: &'k Array<usize>, count: usize) -> Option<Vec<&'k [u8]>> {
-        let lengths = lengths.slice(count)?;
+    /// The keys. Errors: an array is null, or there is no memory for so many.
+    pub(crate) fn slices<'k>(
+        &'k self,
+        lengths: &'k Array<usize>,
+        count: usize,
+    ) -> Result<Vec<&'k [u8]>, Return> {
+        let lengths = lengths.slice(count).ok_or(Return::BAD_KEY_PROVIDED)?;
         if self.0.is_null() {
-            return None;
+            return Err(Return::BAD_KEY_PROVIDED);
         }
+        let mut keys = Vec::new();
+        keys.try_reserve_exact(count).map_err(|_| Return::MEMORY_ALLOCATION_FAILURE)?;
         // SAFETY: it is not null, and has as many elements as the lengths.
         let texts = unsafe { slice::from_raw_parts(self.0, count) };
         let key = |(text, length): (&'k *const c_char, &usize)| {
@@ -60,7 +66,8 @@ impl Keys {
             // SAFETY: it is not null, and C code passed the length with it.
             unsafe { slice::from_raw_parts(text.cast::<u8>(), *length) }
         };
-        Some(texts.iter().zip(lengths).map(key).collect())
+        keys.extend(texts.iter().zip(lengths).map(key));
+        Ok(keys)
     }
 }
 

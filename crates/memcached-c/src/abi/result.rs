@@ -9,12 +9,18 @@ use std::ffi::c_char;
 use std::ptr::{self, null, null_mut};
 use std::slice;
 
-use super::Heap;
 use super::structs::*;
+use super::{Fallback, Heap};
 
 /// A `memcached_result_st` that C code passed, or null.
 #[repr(transparent)]
 pub(crate) struct ResultPtr(*mut ResultSt);
+
+impl Fallback for ResultPtr {
+    fn fallback() -> Self {
+        Self::null()
+    }
+}
 
 impl ResultPtr {
     /// The result at this address.

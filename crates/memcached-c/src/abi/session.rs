@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell, RefMut, UnsafeCell};
 use std::ptr::{null, null_mut};
 
-use super::heap::{free_struct, new_struct};
+use super::heap::{boxed, free_struct, new_struct};
 use super::structs::*;
 use super::{Kit, ResultPtr};
 use crate::core::{Core, Instance};
@@ -28,14 +28,21 @@ impl Memc {
     pub(crate) fn create(&self) -> *mut MemcachedSt {
         let is_allocated = self.0.is_null();
         let memc = if is_allocated { new_struct() } else { self.0 };
-        if !memc.is_null() {
-            // SAFETY: there is room for one. Its content may be uninitialised, so it is neither read nor dropped.
-            unsafe { memc.write(MemcachedSt::new(if is_allocated { ALLOCATED } else { 0 })) };
-            let core = Box::into_raw(Box::new(RefCell::new(Core::default())));
-            // SAFETY: it was just written.
-            unsafe { (*memc).ketama_continuum.set(core) };
-            Self::result_of(memc).initialize(memc);
+        if memc.is_null() {
+            return memc;
         }
+        let Some(core) = boxed(RefCell::new(Core::default())) else {
+            if is_allocated {
+                // SAFETY: it came from `new_struct`, and nothing has it.
+                unsafe { free_struct(memc) };
+            }
+            return null_mut();
+        };
+        // SAFETY: there is room for one. Its content may be uninitialised, so it is neither read nor dropped.
+        unsafe { memc.write(MemcachedSt::new(if is_allocated { ALLOCATED } else { 0 })) };
+        // SAFETY: it was just written.
+        unsafe { (*memc).ketama_continuum.set(Box::into_raw(core)) };
+        Self::result_of(memc).initialize(memc);
         memc
     }
 
@@ -50,7 +57,9 @@ impl Memc {
         let settings = self.settings()?;
         // SAFETY: see the invariant.
         let core = unsafe { settings.ketama_continuum.get().as_ref() }?;
-        Some(Session { settings, core: core.try_borrow_mut().ok()? })
+        let mut core = core.try_borrow_mut().ok()?;
+        core.next_rebuild = settings.ketama_next_distribution_rebuild.get();
+        Some(Session { settings, core })
     }
 
     /// The state, to read it. `None`: null, or a session has begun.
@@ -86,6 +95,7 @@ impl Memc {
             // SAFETY: it came from `Box::into_raw`, and nothing else has it: see the invariant.
             drop(unsafe { Box::from_raw(core.cast_mut()) });
         }
+        settings.hashkit.set_cipher(None);
         if with_struct && settings.options.get() & ALLOCATED != 0 {
             // SAFETY: it came from `new_struct`, and C code gives it up.
             unsafe { free_struct(self.0) };
@@ -131,6 +141,7 @@ impl Drop for Session<'_> {
         self.settings.servers.set(first);
         self.settings.number_of_hosts.set(self.core.instances.len().try_into().unwrap_or(u32::MAX));
         self.settings.last_disconnected_server.set(last);
+        self.settings.ketama_next_distribution_rebuild.set(self.core.next_rebuild);
     }
 }
 
@@ -167,7 +178,7 @@ impl MemcachedSt {
             ketama_weighted: Cell::new(false),
             ketama_continuum_count: 0,
             ketama_continuum_points_counter: 0,
-            ketama_next_distribution_rebuild: 0,
+            ketama_next_distribution_rebuild: Cell::new(0),
             ketama_continuum: Cell::new(null()),
             virtual_bucket: null_mut(),
             allocators: Cell::new(AllocatorSt::DEFAULT),
@@ -192,10 +203,11 @@ impl MemcachedSt {
 
 impl MemcachedSt {
     /// Takes the settings that a clone has of its source. As in libmemcached, whether a ring is weighted is not one.
-    pub(crate) fn copy_settings(&self, from: &Self) {
+    /// False: there is no memory.
+    pub(crate) fn copy_settings(&self, from: &Self) -> bool {
         self.flags.set(from.flags.get());
         self.distribution.set(from.distribution.get());
-        self.hashkit.copy(&from.hashkit);
+        let is_copied = self.hashkit.copy(&from.hashkit);
         self.snd_timeout.set(from.snd_timeout.get());
         self.rcv_timeout.set(from.rcv_timeout.get());
         self.server_failure_limit.set(from.server_failure_limit.get());
@@ -219,6 +231,7 @@ impl MemcachedSt {
         self.delete_trigger.set(from.delete_trigger.get());
         let version = from.configure.get().version;
         self.configure.set(ConfigureSt { version, ..self.configure.get() });
+        is_copied
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{c_char, c_double, c_int, c_ulong, c_ulonglong, c_void};
 
 use super::Return;
-use crate::core::{Core, Instance};
+use crate::core::{Cipher, Core, Instance};
 
 /// `memcached_st`: the settings of a client. The state that C never sees is behind `ketama_continuum`. Fields are
 /// cells, since a callback can change a setting in the middle of a call.
@@ -40,7 +40,8 @@ pub(crate) struct MemcachedSt {
     pub(crate) ketama_weighted: Cell<bool>,
     pub(super) ketama_continuum_count: u32,
     pub(super) ketama_continuum_points_counter: u32,
-    pub(super) ketama_next_distribution_rebuild: i64,
+    /// When an ejected server may return; C code can set it.
+    pub(super) ketama_next_distribution_rebuild: Cell<i64>,
     /// Made by `memcached_create`, freed by `memcached_free`, and in no other struct.
     pub(super) ketama_continuum: Cell<*const RefCell<Core>>,
     pub(super) virtual_bucket: *mut c_void,
@@ -257,7 +258,7 @@ pub(crate) struct HashkitSt {
     pub(crate) distribution_hash: Cell<HashFunctionSt>,
     pub(super) flags: Cell<u8>,
     pub(super) options: Cell<u8>,
-    pub(super) key: Cell<*mut c_void>,
+    pub(super) key: Cell<*mut Cipher>,
 }
 
 /// `hashkit_function_st`.
@@ -269,33 +270,35 @@ pub(crate) struct HashFunctionSt {
 }
 
 /// `hashkit_hash_fn`.
-pub(crate) type HashFn = extern "C" fn(*const c_char, usize, *mut c_void) -> u32;
+pub(crate) type HashFn = extern "C-unwind" fn(*const c_char, usize, *mut c_void) -> u32;
 /// `memcached_clone_fn`.
-pub(crate) type CloneFn = extern "C" fn(*mut MemcachedSt, *const MemcachedSt) -> Return;
+pub(crate) type CloneFn = extern "C-unwind" fn(*mut MemcachedSt, *const MemcachedSt) -> Return;
 /// `memcached_cleanup_fn`.
-pub(crate) type CleanupFn = extern "C" fn(*const MemcachedSt) -> Return;
+pub(crate) type CleanupFn = extern "C-unwind" fn(*const MemcachedSt) -> Return;
 /// `memcached_trigger_key_fn`.
 pub(crate) type TriggerKeyFn =
-    extern "C" fn(*const MemcachedSt, *const c_char, usize, *mut ResultSt) -> Return;
+    extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize, *mut ResultSt) -> Return;
 /// `memcached_trigger_delete_key_fn`.
-pub(crate) type TriggerDeleteKeyFn = extern "C" fn(*const MemcachedSt, *const c_char, usize) -> Return;
+pub(crate) type TriggerDeleteKeyFn = extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize) -> Return;
 /// `memcached_execute_fn`.
-pub(crate) type ExecuteFn = extern "C" fn(*const MemcachedSt, *mut ResultSt, *mut c_void) -> Return;
+pub(crate) type ExecuteFn = extern "C-unwind" fn(*const MemcachedSt, *mut ResultSt, *mut c_void) -> Return;
 /// `memcached_server_fn`.
-pub(crate) type ServerFn = extern "C" fn(*const MemcachedSt, *const Instance, *mut c_void) -> Return;
+pub(crate) type ServerFn = extern "C-unwind" fn(*const MemcachedSt, *const Instance, *mut c_void) -> Return;
 /// `memcached_stat_fn`.
 pub(crate) type StatFn =
-    extern "C" fn(*const Instance, *const c_char, usize, *const c_char, usize, *mut c_void) -> Return;
+    extern "C-unwind" fn(*const Instance, *const c_char, usize, *const c_char, usize, *mut c_void) -> Return;
 /// `memcached_dump_fn`.
-pub(crate) type DumpFn = extern "C" fn(*const MemcachedSt, *const c_char, usize, *mut c_void) -> Return;
+pub(crate) type DumpFn =
+    extern "C-unwind" fn(*const MemcachedSt, *const c_char, usize, *mut c_void) -> Return;
 /// `memcached_malloc_fn`.
-pub(crate) type MallocFn = extern "C" fn(*const MemcachedSt, usize, *mut c_void) -> *mut c_void;
+pub(crate) type MallocFn = extern "C-unwind" fn(*const MemcachedSt, usize, *mut c_void) -> *mut c_void;
 /// `memcached_free_fn`.
-pub(crate) type FreeFn = extern "C" fn(*const MemcachedSt, *mut c_void, *mut c_void);
+pub(crate) type FreeFn = extern "C-unwind" fn(*const MemcachedSt, *mut c_void, *mut c_void);
 /// `memcached_realloc_fn`.
-pub(crate) type ReallocFn = extern "C" fn(*const MemcachedSt, *mut c_void, usize, *mut c_void) -> *mut c_void;
+pub(crate) type ReallocFn =
+    extern "C-unwind" fn(*const MemcachedSt, *mut c_void, usize, *mut c_void) -> *mut c_void;
 /// `memcached_calloc_fn`.
-pub(crate) type CallocFn = extern "C" fn(*const MemcachedSt, usize, usize, *mut c_void) -> *mut c_void;
+pub(crate) type CallocFn = extern "C-unwind" fn(*const MemcachedSt, usize, usize, *mut c_void) -> *mut c_void;
 
 /// `is_allocated`, the first bit of every `options`.
 pub(crate) const ALLOCATED: u8 = 1;

@@ -160,6 +160,7 @@ impl Core {
             (false, false) => Some(Tag::Awaited),
         };
         let sent = self.send(options, at, |link| {
+            link.reserve(operation.value_bytes())?;
             link.is_quiet |= tag.is_none() && !options.binary;
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
@@ -217,6 +218,7 @@ impl Core {
             let at = (first + step) % count;
             // A replica that is away misses the change, as in libmemcached.
             let _ = self.send(options, at, |link| {
+                link.reserve(operation.value_bytes())?;
                 link.request(|pipeline, output| operation.request(key, pipeline, output, None))?;
                 link.flush(options)
             });
@@ -349,7 +351,7 @@ fn connect(
             let text = "memcached_sasl_authenticate_connection() is not supported via the ASCII protocol";
             return Err(Failure::new(Return::INVALID_ARGUMENTS, text));
         }
-        true => Some(options.login.login().ok_or_else(|| Failure::new(Return::AUTH_PROBLEM, ""))?),
+        true => Some(options.login.credentials().ok_or_else(|| Failure::new(Return::AUTH_PROBLEM, ""))?),
         false => None,
     };
     Link::connect(&instance.address(), options, tls, login.as_ref())

@@ -24,7 +24,7 @@ impl Core {
                 pipeline.flush_all(output, delay_secs, tag);
             };
             let flushed = match tag {
-                Some(_) => self.ask(options, at, flush, |_| ()),
+                Some(_) => self.ask(options, at, flush, |_| Ok(())),
                 None => self.send(options, at, |link| {
                     link.request(flush)?;
                     link.flush(options)
@@ -59,6 +59,7 @@ impl Core {
                     if let Event::Done(_, Outcome::Version(text)) = event {
                         versions = parse_version(text);
                     }
+                    Ok(())
                 },
             );
             match (asked, versions) {
@@ -90,10 +91,13 @@ impl Core {
             |event| {
                 if let Event::Stat(name, value) = event {
                     bytes += name.len() + value.len() + ENTRY_BYTES;
-                    if bytes <= STATISTICS_BYTES_MAX {
-                        told.push((name.to_vec(), value.to_vec()));
+                    if bytes > STATISTICS_BYTES_MAX {
+                        return Err(Failure::new(Return::UNKNOWN_READ_FAILURE, "statistics do not end"));
                     }
+                    told.try_reserve(1).map_err(|_| Failure::out_of_memory())?;
+                    told.push((copy(name)?, copy(value)?));
                 }
+                Ok(())
             },
         )
         .map_err(|code| if code == Return::ERROR { Return::INVALID_ARGUMENTS } else { code })?;
@@ -154,13 +158,14 @@ impl Core {
         self.instances.first()?.link.as_ref()?.buffer_sizes()
     }
 
-    /// Sends a request and takes its reply, whose events go to `take`.
+    /// Sends a request and takes its reply, whose events go to `take`, in the time that one wait may take. An error of
+    /// `take` ends it, and the connection.
     fn ask(
         &mut self,
         options: &Options,
         at: usize,
         request: impl FnOnce(&mut Pipeline<Tag>, &mut Vec<u8>),
-        mut take: impl FnMut(&Event<'_, Tag>),
+        mut take: impl FnMut(&Event<'_, Tag>) -> Result<(), Failure>,
     ) -> Result<(), Return> {
         self.send(options, at, |link| {
             link.request(request)?;
@@ -169,19 +174,28 @@ impl Core {
         self.instances[at].wanted.clear();
         let mut refused = None;
         let told = self.receive(options, at, |link| {
-            link.await_reply(options, |event| {
-                take(&event);
-                match event {
+            link.await_reply_in_time(options, |event| {
+                take(&event)?;
+                Ok(match event {
                     Event::Done(_, Outcome::Error(reply)) => {
                         refused = Some(reply.kind);
                         Err(refusal(options, &reply))
                     }
                     _ => Ok(()),
-                }
+                })
             })
         })?;
         told.map_err(|failure| self.refuse(options, at, failure, refused))
     }
+}
+
+/// A copy, of text that the server made.
+fn copy(text: &[u8]) -> Result<Vec<u8>, Failure> {
+    let mut copy = Vec::new();
+    // C code gets it with a NUL.
+    copy.try_reserve_exact(text.len() + 1).map_err(|_| Failure::out_of_memory())?;
+    copy.extend_from_slice(text);
+    Ok(copy)
 }
 
 /// `1.6.18`, and what may follow it.
@@ -199,8 +213,9 @@ fn parse_version(text: &[u8]) -> Option<[u8; 3]> {
 
 /// Memory that a statistic takes besides its text.
 const ENTRY_BYTES: usize = 64;
-/// Statistics of a server take no more; what is over is dropped.
-const STATISTICS_BYTES_MAX: usize = 256 << 20;
+/// Statistics of a server that take more end its connection. The largest that memcached sends, a dump of keys, has
+/// 2 MiB.
+const STATISTICS_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::io;
+use std::{io, mem};
 
 use larder_client::codec::Violation;
 
@@ -39,6 +39,7 @@ impl Failure {
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => Self::timeout(),
             (io::ErrorKind::UnexpectedEof, _) => Self::disconnected(),
+            (io::ErrorKind::OutOfMemory, _) => Self::out_of_memory(),
             (_, Some(errno)) => Self::of_errno(errno, ""),
             (_, None) => Self::new(Return::CONNECTION_FAILURE, &error.to_string()),
         }
@@ -59,6 +60,11 @@ impl Failure {
     /// Nothing has come in time.
     pub(super) fn timeout() -> Self {
         Self::new(Return::TIMEOUT, "time out")
+    }
+
+    /// There is no memory for what the program or the server has sent.
+    pub(super) fn out_of_memory() -> Self {
+        Self::new(Return::MEMORY_ALLOCATION_FAILURE, "")
     }
 
     /// The server has closed the connection.
@@ -102,6 +108,8 @@ fn words_of(errno: i32) -> String {
 #[derive(Default)]
 pub(crate) struct Errors {
     entries: VecDeque<Entry>,
+    /// Those that were forgotten last: the request that forgets them may have a message of theirs for a value.
+    forgotten: VecDeque<Entry>,
     query_id: u64,
 }
 
@@ -118,7 +126,7 @@ impl Errors {
             return;
         }
         if self.query_id != options.query_id {
-            self.entries.clear();
+            self.clear();
             self.query_id = options.query_id;
         }
         if self.entries.len() == ENTRIES_MAX {
@@ -130,8 +138,11 @@ impl Errors {
         self.entries.push_back(Entry { code: failure.code, errno: failure.errno, message });
     }
 
+    /// Forgets all. Their messages stay until the next that there are to forget.
     pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+        if !self.entries.is_empty() {
+            self.forgotten = mem::take(&mut self.entries);
+        }
     }
 
     /// The code of the latest.

@@ -1,5 +1,6 @@
 //! Requests for items.
 
+use std::collections::TryReserveError;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_client::codec::{ErrorKind, Event, Get, Outcome};
@@ -28,9 +29,25 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    fn push(&mut self, key: &[u8]) {
+    fn push(&mut self, key: &[u8]) -> Result<(), TryReserveError> {
+        self.starts.try_reserve(1)?;
+        self.bytes.try_reserve(key.len())?;
         self.starts.push(self.bytes.len());
         self.bytes.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// The keys as they are sent: each with `namespace` before it, one after the other, and where each begins.
+    fn whole(&self, namespace: &[u8]) -> Result<Self, TryReserveError> {
+        let mut whole = Self::default();
+        whole.bytes.try_reserve_exact(self.bytes.len() + namespace.len() * self.starts.len())?;
+        whole.starts.try_reserve_exact(self.starts.len())?;
+        for key in self.keys() {
+            whole.starts.push(whole.bytes.len());
+            whole.bytes.extend_from_slice(namespace);
+            whole.bytes.extend_from_slice(key);
+        }
+        Ok(whole)
     }
 
     fn key(&self, index: u32) -> &[u8] {
@@ -47,6 +64,8 @@ impl Wanted {
 /// What the next event of a multi-get was.
 enum Step {
     Found,
+    /// An item that `sink` could not decrypt.
+    Garbled,
     /// The server has no more.
     End,
     /// Nothing that matters.
@@ -102,6 +121,7 @@ impl Core {
             })
         })?;
         match told {
+            Ok(()) if code == Return::FAILURE => Err(self.fail(options, code, GARBLED)),
             Ok(()) => Ok(code),
             Err(failure) => Err(self.refuse(options, at, failure, refused)),
         }
@@ -132,26 +152,45 @@ impl Core {
     }
 
     /// Requests many items, to be fetched one by one.
-    pub(crate) fn multi_get(&mut self, options: &Options, group: Option<&[u8]>, keys: &[&[u8]]) -> Return {
+    pub(crate) fn multi_get(
+        &mut self,
+        options: &Options,
+        group: Option<&[u8]>,
+        keys: &mut Vec<&[u8]>,
+    ) -> Return {
         // A key that the text protocol takes for several is no item's: libmemcached asks for it, and finds nothing.
-        let sound: Vec<&[u8]> = keys.iter().copied().filter(|key| !options.splits(key)).collect();
-        let keys = if sound.is_empty() { keys } else { &sound };
+        if keys.iter().any(|key| !options.splits(key)) {
+            keys.retain(|key| !options.splits(key));
+        }
         if let Err(code) = self.begin_fetch(options, keys) {
             return code;
         }
         let of_group = group.map(|group| self.place_now(options, group));
         let mut shares: Vec<Wanted> = Vec::new();
         shares.resize_with(self.instances.len(), Wanted::default);
-        for key in keys {
+        for key in &*keys {
             let at = of_group.unwrap_or_else(|| self.place_now(options, key));
-            shares[at].push(key);
+            if shares[at].push(key).is_err() {
+                return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
+            }
         }
         let get = Get { with_cas: options.support_cas, ..Get::default() };
         let (mut sent, mut failed) = (0, None);
         for (first, share) in shares.into_iter().enumerate().filter(|(_, share)| !share.starts.is_empty()) {
-            let whole: Vec<_> = share.keys().map(|key| self.prefixed(key)).collect();
+            let namespace = self.namespace.as_ref().map_or(&b""[..], |namespace| namespace.as_bytes());
+            let Ok(whole) = share.whole(namespace) else {
+                return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
+            };
+            let mut slices: Vec<&[u8]> = Vec::new();
+            if slices.try_reserve_exact(whole.starts.len()).is_err() {
+                return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
+            }
+            slices.extend(whole.keys());
+            let request_bytes =
+                whole.bytes.len().saturating_add(whole.starts.len().saturating_mul(HEAD_BYTES));
             let ask = |link: &mut Link| {
-                link.request(|pipeline, output| pipeline.multi_get(output, &get, &whole, Tag::Wanted))?;
+                link.reserve(request_bytes)?;
+                link.request(|pipeline, output| pipeline.multi_get(output, &get, &slices, Tag::Wanted))?;
                 link.flush(options)
             };
             match self.send_to_a_replica(options, first, ask) {
@@ -187,6 +226,7 @@ impl Core {
             match self.fetch_from(options, at, &mut sink) {
                 Ok(Step::Found) => return Return::SUCCESS,
                 Ok(Step::Other) => {}
+                Ok(Step::Garbled) => return self.fail(options, Return::FAILURE, GARBLED),
                 Ok(Step::End) => last = Some(Return::END),
                 Ok(Step::Refused(failure, kind)) => return self.refuse(options, at, failure, kind),
                 Err(Return::CONNECTION_FAILURE) => has_lost_one = true,
@@ -213,6 +253,7 @@ impl Core {
                     let (key, cas) = (wanted.key(found.index), found.cas.unwrap_or(0));
                     match sink(Found { key, value: found.bytes, client_flags: found.client_flags, cas }) {
                         Return::SUCCESS => Step::Found,
+                        Return::FAILURE => Step::Garbled,
                         code => Step::Refused(Failure::new(code, ""), None),
                     }
                 }
@@ -223,7 +264,7 @@ impl Core {
                 _ => Step::Other,
             })
         })?;
-        if let Step::Found | Step::Other = step {
+        if let Step::Found | Step::Garbled | Step::Other = step {
             self.instances[at].wanted.push_front(wanted);
         }
         Ok(step)
@@ -277,6 +318,11 @@ impl Core {
         Ok(())
     }
 }
+
+/// As libmemcached words it.
+const GARBLED: &str = "hashkit_decrypt() failed";
+/// What the protocols put before a key of a multi-get, at most.
+const HEAD_BYTES: usize = 32;
 
 /// A number below `end`, to spread reads.
 fn random(end: usize) -> usize {

@@ -10,12 +10,13 @@ use super::failure::Errors;
 use super::fetch::Wanted;
 use super::link::Link;
 use super::{Core, Options};
-use crate::abi::HOST_SIZE;
+use crate::abi::{Faced, Return};
 
 /// A server. C code has pointers to it, and reads it between requests.
-#[repr(C)]
-pub(crate) struct Instance {
-    face: Face,
+pub(crate) type Instance = Faced<State>;
+
+/// What a client knows of a server.
+pub(crate) struct State {
     pub(crate) host: CString,
     pub(crate) port: u16,
     pub(crate) weight: u32,
@@ -36,24 +37,6 @@ pub(crate) struct Instance {
     pub(super) wanted: VecDeque<Wanted>,
 }
 
-/// Where libmemcached 1.1 keeps the port and the host: its tool `memcping` reads them there itself.
-#[repr(C)]
-struct Face {
-    before_port: [u8; 16],
-    port: u16,
-    before_host: [u8; 16_576 - 18],
-    host: [u8; HOST_SIZE],
-}
-
-impl Face {
-    fn new(host: &[u8], port: u16) -> Self {
-        let mut face =
-            Self { before_port: [0; 16], port, before_host: [0; 16_576 - 18], host: [0; HOST_SIZE] };
-        face.host.iter_mut().zip(host.iter().take(HOST_SIZE - 1)).for_each(|(place, byte)| *place = *byte);
-        face
-    }
-}
-
 /// A number of queries that failed: each counts once.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Count {
@@ -70,9 +53,20 @@ pub(crate) enum Kind {
 }
 
 impl Instance {
-    pub(super) fn new(host: &[u8], port: u16, weight: u32, kind: Kind, version: u32) -> Self {
+    /// A server without connection and history. `None`: there is no memory.
+    fn new(host: &[u8], port: u16, weight: u32, kind: Kind, version: u32) -> Option<Box<Self>> {
+        Self::create(host, port, State::new(host, port, weight, kind, version))
+    }
+
+    /// The same server, without connection and history. `None`: there is no memory.
+    pub(super) fn copy(&self) -> Option<Box<Self>> {
+        Self::new(self.host.as_bytes(), self.port, self.weight, self.kind, self.version)
+    }
+}
+
+impl State {
+    fn new(host: &[u8], port: u16, weight: u32, kind: Kind, version: u32) -> Self {
         Self {
-            face: Face::new(host, port),
             host: CString::new(host).unwrap_or_default(),
             port,
             weight: weight.max(1),
@@ -88,11 +82,6 @@ impl Instance {
             link: None,
             wanted: VecDeque::new(),
         }
-    }
-
-    /// The same server, without connection and history.
-    pub(super) fn copy(&self) -> Self {
-        Self::new(self.host.as_bytes(), self.port, self.weight, self.kind, self.version)
     }
 
     /// As error messages name it.
@@ -168,10 +157,22 @@ impl Count {
 }
 
 impl Core {
-    /// Adds a server.
-    pub(crate) fn add_server(&mut self, host: &[u8], port: u16, weight: u32, kind: Kind) {
+    /// Adds a server. Errors: there is no memory.
+    pub(crate) fn add_server(
+        &mut self,
+        options: &Options,
+        host: &[u8],
+        port: u16,
+        weight: u32,
+        kind: Kind,
+    ) -> Result<(), Return> {
         self.versions = self.versions.wrapping_add(1);
-        self.instances.push(Box::new(Instance::new(host, port, weight, kind, self.versions)));
+        let made = Instance::new(host, port, weight, kind, self.versions);
+        match made.filter(|_| self.instances.try_reserve(1).is_ok()) {
+            Some(instance) => self.instances.push(instance),
+            None => return Err(self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "")),
+        }
+        Ok(())
     }
 
     /// Forgets all servers, after a word of farewell.

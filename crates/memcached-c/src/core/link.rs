@@ -1,22 +1,24 @@
 //! A connection of a client: requests go out when they must, replies are taken one by one.
 
 mod input;
+mod socket;
 
 use std::io::{self, Write};
-use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use input::Input;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
-use larder_client::{Address, Login, Stream, Tls};
+use larder_client::{Address, Tls};
 use larder_protocol::udp::{DATAGRAM_BYTES_MAX, Header};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::net::{getsockname, sockopt};
+pub(super) use socket::timespec;
+use socket::{Socket, datagram, duration, send_all, stream, wait};
 
 use super::Options;
 use super::failure::Failure;
-use crate::abi::Return;
+use crate::abi::{Credentials, Return};
 
 /// A connection.
 pub(super) struct Link {
@@ -32,11 +34,6 @@ pub(super) struct Link {
     unanswered_bytes: usize,
     /// A request was told not to be answered. An error may be meant for it, and no tag says so in text.
     pub(super) is_quiet: bool,
-}
-
-enum Socket {
-    Stream(Stream),
-    Datagram(UdpSocket),
 }
 
 /// What a request is for.
@@ -56,7 +53,7 @@ impl Link {
         address: &Address,
         options: &Options,
         tls: Option<&Tls>,
-        login: Option<&Login>,
+        login: Option<&Credentials>,
     ) -> Result<Self, Failure> {
         let protocol = if options.binary { Protocol::Binary } else { Protocol::Text };
         let mut link = Self {
@@ -70,6 +67,7 @@ impl Link {
             is_quiet: false,
         };
         if let Some(login) = login {
+            link.reserve(login.user.len().saturating_add(login.password.len()))?;
             link.pipeline.login(&mut link.output, &login.user, &login.password, Tag::Awaited);
             link.flush(options)?;
             link.await_reply(options, |event| match event {
@@ -83,6 +81,11 @@ impl Link {
     /// Requests that wait for replies.
     pub(super) fn due(&self) -> usize {
         self.pipeline.len()
+    }
+
+    /// Takes memory for requests whose size the program has chosen.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.output.try_reserve(bytes.saturating_add(REQUEST_BYTES)).map_err(|_| Failure::out_of_memory())
     }
 
     /// Adds a request to those that are sent next. A datagram is sent at once.
@@ -187,7 +190,19 @@ impl Link {
         options: &Options,
         take: impl FnOnce(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
+        self.next_until(options, &Deadline(None), take)
+    }
+
+    fn next_until<R>(
+        &mut self,
+        options: &Options,
+        deadline: &Deadline,
+        take: impl FnOnce(Event<'_, Tag>) -> R,
+    ) -> Result<R, Failure> {
         loop {
+            if deadline.has_passed() {
+                return Err(Failure::timeout());
+            }
             let unread = self.input.unread();
             let mut rest = unread;
             match self.pipeline.receive(&mut rest) {
@@ -214,13 +229,32 @@ impl Link {
         options: &Options,
         mut take: impl FnMut(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
+        self.await_reply_until(options, &Deadline(None), |event| Ok(take(event)))
+    }
+
+    /// The same, for a reply of which the server says how long it is: all of it has to come in the time that one wait
+    /// may take, and an error of `take` ends it.
+    pub(super) fn await_reply_in_time<R>(
+        &mut self,
+        options: &Options,
+        take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.await_reply_until(options, &Deadline::after(options.poll_timeout), take)
+    }
+
+    fn await_reply_until<R>(
+        &mut self,
+        options: &Options,
+        deadline: &Deadline,
+        mut take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         loop {
             let is_awaited = self.pipeline.front() == Some(&Tag::Awaited);
-            let step = self.next(options, |event| {
+            let step = self.next_until(options, deadline, |event| {
                 let is_done = matches!(event, Event::Done(Tag::Awaited, _));
-                let result = (is_awaited || is_done).then(|| take(event));
-                result.filter(|_| is_done)
-            })?;
+                let result = if is_awaited || is_done { Some(take(event)?) } else { None };
+                Ok(result.filter(|_| is_done))
+            })??;
             if let Some(result) = step {
                 return Ok(result);
             }
@@ -325,78 +359,10 @@ impl Deadline {
     }
 }
 
-fn stream(address: &Address, options: &Options, tls: Option<&Tls>) -> Result<Socket, Failure> {
-    if options.connect_timeout == 0 {
-        return Err(Failure::new(Return::TIMEOUT, "timeout was set to zero"));
-    }
-    let tls = tls.filter(|_| !matches!(address, Address::Unix(_)));
-    let stream = Stream::connect(address, tls, duration(options.connect_timeout))
-        .map_err(|error| Failure::of_connect(&error))?;
-    let socket = stream.as_fd();
-    if !matches!(address, Address::Unix(_)) {
-        // They make a connection better, and none impossible: what the system refuses is left as it is.
-        let _ = sockopt::set_socket_keepalive(socket, options.keepalive);
-        if options.keepidle_secs > 0 {
-            let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(options.keepidle_secs.into()));
-        }
-    }
-    if let Ok(size @ 1..) = usize::try_from(options.send_size) {
-        let _ = sockopt::set_socket_send_buffer_size(socket, size);
-    }
-    if let Ok(size @ 1..) = usize::try_from(options.recv_size) {
-        let _ = sockopt::set_socket_recv_buffer_size(socket, size);
-    }
-    Ok(Socket::Stream(stream))
-}
-
-fn datagram(address: &Address) -> Result<Socket, Failure> {
-    let Address::Inet { host, port } = address else {
-        return Err(Failure::new(Return::INVALID_HOST_PROTOCOL, ""));
-    };
-    let mut failure = Failure::new(Return::HOST_LOOKUP_FAILURE, "");
-    let addresses = (host.as_str(), *port).to_socket_addrs().map_err(|error| Failure::of_connect(&error))?;
-    for address in addresses {
-        let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        match UdpSocket::bind(any).and_then(|socket| socket.connect(address).map(|()| socket)) {
-            Ok(socket) => return Ok(Socket::Datagram(socket)),
-            Err(error) => failure = Failure::of_io(&error),
-        }
-    }
-    Err(failure)
-}
-
-fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.write(bytes) {
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    stream.flush()
-}
-
-/// Waits until a socket is ready.
-fn wait(socket: BorrowedFd<'_>, events: PollFlags, timeout: i32) -> Result<(), Failure> {
-    match poll(&mut [PollFd::from_borrowed_fd(socket, events)], timespec(timeout).as_ref()) {
-        Ok(0) => Err(Failure::timeout()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(Failure::of_errno(error.raw_os_error(), "poll()")),
-    }
-}
-
-/// The time that `poll` waits. `None`: for ever.
-pub(super) fn timespec(timeout: i32) -> Option<Timespec> {
-    duration(timeout).and_then(|timeout| timeout.try_into().ok())
-}
-
-/// A time in milliseconds. `None`: for ever.
-fn duration(timeout: i32) -> Option<Duration> {
-    u64::try_from(timeout).ok().map(Duration::from_millis)
-}
-
 /// Requests are buffered up to this size (`MEMCACHED_MAX_BUFFER`).
 const OUTPUT_BYTES_MAX: usize = 8196;
+/// What a request has besides its value, at most.
+const REQUEST_BYTES: usize = 512;
 /// Any system takes so much of a connection without an answer.
 const SAFE_BYTES: usize = 16 << 10;
 /// So much is read before requests are sent that the server does not take.

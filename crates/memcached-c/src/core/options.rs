@@ -1,5 +1,6 @@
 //! The settings, as a call finds them in a `memcached_st`.
 
+use super::Cipher;
 use crate::abi::{Flag, HashFunction, LoginCallbacks, MemcachedSt};
 
 /// Settings, for the time of a call.
@@ -34,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) weighted: bool,
     pub(crate) hash: HashFunction,
     pub(crate) login: LoginCallbacks,
+    /// What values are encrypted with.
+    pub(crate) cipher: Option<Cipher>,
     /// The address of the struct: error messages begin with it.
     pub(crate) root: usize,
 }
@@ -84,6 +87,7 @@ impl Options {
             weighted: memc.ketama_weighted.get(),
             hash: memc.hashkit.base_hash.get().callable(),
             login: LoginCallbacks::of(memc),
+            cipher: memc.hashkit.cipher(),
             root: std::ptr::from_ref(memc).addr(),
         }
     }

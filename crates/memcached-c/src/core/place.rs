@@ -76,10 +76,10 @@ impl Core {
         let Some(namespace) = self.namespace.as_ref().filter(|_| options.hash_with_namespace) else {
             return options.hash.of(key);
         };
-        let mut whole = [namespace.as_bytes(), key].concat();
-        if whole.len() > KEY_BYTES_MAX {
+        if namespace.as_bytes().len() + key.len() > KEY_BYTES_MAX {
             return 0;
         }
+        let mut whole = [namespace.as_bytes(), key].concat();
         // What follows a NUL counts as zeros: libmemcached copies the key as text.
         if let Some(end) = whole.iter().position(|byte| *byte == 0) {
             whole[end..].fill(0);

@@ -1,7 +1,7 @@
 //! Virtual buckets.
 
 use super::behaviors::set_distribution;
-use super::session;
+use super::{fail, session};
 use crate::abi::{Array, Memc, Return, export};
 use crate::core::Distribution;
 
@@ -22,6 +22,11 @@ export! {
             set_distribution(&memc, old);
             return Return::INVALID_ARGUMENTS;
         };
+        // A shared slice cannot be asked for: so there has to be room for it, and for the one that it is made of.
+        if Vec::<u32>::new().try_reserve_exact(hosts.len().saturating_mul(2)).is_err() {
+            set_distribution(&memc, old);
+            return fail(&memc, Return::MEMORY_ALLOCATION_FAILURE, "");
+        }
         if let Some((mut session, options)) = session(&memc) {
             session.core.buckets = Some(hosts.into());
             session.core.distribute(&options);

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use super::{query, session};
-use crate::abi::{Chars, Memc, MemcachedSt, Return, export};
+use crate::abi::{Chars, Memc, MemcachedSt, Return, export, export_calling, guarded};
 use crate::configuration;
-use crate::core::Instance;
+use crate::core::{Cipher, Instance};
 
 export! {
     fn memcached_create(memc: Memc) -> *mut MemcachedSt {
@@ -17,22 +17,8 @@ export! {
         of_string(&string, length)
     }
 
-    fn memcached_free(memc: Memc) {
-        free(&memc);
-    }
-
     fn memcached_reset(memc: Memc) -> Return {
         reset(&memc)
-    }
-
-    fn memcached_clone(clone: Memc, source: Memc) -> *mut MemcachedSt {
-        if source.is_null() {
-            return clone.create();
-        }
-        if clone.is_allocated() {
-            return null_mut();
-        }
-        copy(&clone, &source)
     }
 
     fn memcached_push(destination: Memc, source: Memc) -> Return {
@@ -86,14 +72,35 @@ export! {
         c"1.1.4".as_ptr()
     }
 
-    fn memcached_set_encoding_key(memc: Memc, _key: Chars, _length: usize) -> Return {
-        super::fail(&memc, Return::NOT_SUPPORTED, "Values are not encrypted by this library")
+    fn memcached_set_encoding_key(memc: Memc, key: Chars, length: usize) -> Return {
+        let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
+        let cipher = (!key.is_null()).then(|| Cipher::of(key.bytes(length)));
+        match settings.hashkit.set_cipher(cipher) {
+            true => Return::SUCCESS,
+            false => super::fail(&memc, Return::MEMORY_ALLOCATION_FAILURE, ""),
+        }
     }
 
     fn memcached_get_memory_allocators_context(memc: Memc) -> *mut c_void {
         memc.settings().map_or(null_mut(), |settings| settings.allocators.get().context)
     }
 
+}
+
+export_calling! {
+    fn memcached_free(memc: Memc) {
+        free(&memc);
+    }
+
+    fn memcached_clone(clone: Memc, source: Memc) -> *mut MemcachedSt {
+        if source.is_null() {
+            return guarded(|| clone.create());
+        }
+        if clone.is_allocated() {
+            return null_mut();
+        }
+        copy(&clone, &source)
+    }
 }
 
 /// A client of a configuration string; of the environment's, if there is none. Null: it is wrong.
@@ -114,21 +121,22 @@ pub(super) fn of_string(string: &Chars, length: usize) -> *mut MemcachedSt {
 /// Closes connections, calls the program's clean-up, and frees the client.
 pub(crate) fn free(memc: &Memc) {
     farewell(memc);
-    memc.free(true);
+    guarded(|| {
+        super::sasl::forget(memc);
+        memc.free(true);
+    });
 }
 
 fn farewell(memc: &Memc) {
-    if let Some((mut session, options)) = session(memc) {
-        session.core.remove_servers(&options);
-    }
-    if memc.settings().is_none() {
-        return;
-    }
-    memc.result().free();
+    guarded(|| {
+        if let Some((mut session, options)) = session(memc) {
+            session.core.remove_servers(&options);
+        }
+        memc.result().free();
+    });
     if let Some(clean_up) = memc.settings().and_then(|settings| settings.on_cleanup.get()) {
         clean_up(memc.address());
     }
-    super::sasl::forget(memc);
 }
 
 /// Makes a client as if it were new, but for its number of queries, and for its configuration file.
@@ -138,6 +146,7 @@ pub(crate) fn reset(memc: &Memc) -> Return {
     let is_allocated = memc.is_allocated();
     let file = memc.read(|core| core.configuration_file.clone()).flatten();
     farewell(memc);
+    super::sasl::forget(memc);
     memc.free(false);
     memc.create();
     memc.set_allocated(is_allocated);
@@ -151,26 +160,43 @@ pub(crate) fn reset(memc: &Memc) -> Return {
 }
 
 pub(super) fn copy(clone: &Memc, source: &Memc) -> *mut MemcachedSt {
-    let made = Memc::at(clone.create());
-    let (Some(to), Some(from)) = (made.settings(), source.settings()) else { return null_mut() };
-    to.copy_settings(from);
-    if push(&made, source).is_failure() {
+    let mut made = Memc::null();
+    let copied = guarded(|| {
+        made = Memc::at(clone.create());
+        copy_state(&made, source)
+    });
+    if made.is_null() {
         return null_mut();
     }
+    if copied.is_failure() {
+        free(&made);
+        return null_mut();
+    }
+    if let Some(on_clone) = source.settings().and_then(|settings| settings.on_clone.get()) {
+        on_clone(made.address(), source.address());
+    }
+    made.address()
+}
+
+/// Gives a new client all that a clone has of its source.
+fn copy_state(made: &Memc, source: &Memc) -> Return {
+    let (Some(to), Some(from)) = (made.settings(), source.settings()) else {
+        return Return::INVALID_ARGUMENTS;
+    };
+    if !to.copy_settings(from) {
+        return Return::MEMORY_ALLOCATION_FAILURE;
+    }
+    let code = push(made, source);
+    if code.is_failure() {
+        return code;
+    }
     let copied = source.read(|core| (core.namespace.clone(), core.tls.clone()));
-    if let (Some((mut session, options)), Some((namespace, tls))) = (session(&made), copied) {
+    if let (Some((mut session, options)), Some((namespace, tls))) = (session(made), copied) {
         session.core.namespace = namespace;
         session.core.tls = tls;
         session.core.distribute(&options);
     }
-    if super::sasl::copy(&made, source).is_failure() {
-        free(&made);
-        return null_mut();
-    }
-    if let Some(on_clone) = from.on_clone.get() {
-        on_clone(made.address(), source.address());
-    }
-    made.address()
+    super::sasl::copy(made, source)
 }
 
 /// Adds the servers of another client.

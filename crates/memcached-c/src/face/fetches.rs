@@ -4,24 +4,13 @@ use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
 
 use super::{fail, query, session};
-use crate::abi::{Array, Chars, ExecuteFn, Flag, Keys, Memc, Out, ResultPtr, ResultSt, Return, export};
-use crate::core::Found;
+use crate::abi::{
+    Array, Chars, ExecuteFn, Flag, Keys, Memc, Out, ResultPtr, ResultSt, Return, export, export_calling,
+    guarded,
+};
+use crate::core::{Found, Options};
 
 export! {
-    fn memcached_get(
-        memc: Memc, key: Chars, key_length: usize, value_length: Out<usize>, flags: Out<u32>, error: Out<Return>,
-    ) -> *mut c_char {
-        get(&memc, None, key.bytes(key_length), value_length, flags, error)
-    }
-
-    fn memcached_get_by_key(
-        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, value_length: Out<usize>,
-        flags: Out<u32>, error: Out<Return>,
-    ) -> *mut c_char {
-        let group = Some(group.bytes(group_length)).filter(|group| !group.is_empty());
-        get(&memc, group, key.bytes(key_length), value_length, flags, error)
-    }
-
     fn memcached_mget(memc: Memc, keys: Keys, lengths: Array<usize>, count: usize) -> Return {
         multi_get(&memc, None, &keys, &lengths, count)
     }
@@ -60,6 +49,15 @@ export! {
             error.set(Return::INVALID_ARGUMENTS);
             return null_mut();
         }
+        // An error that no server was asked about: the program's result stays.
+        let refusal = match session(&memc) {
+            None => Some(Return::INVALID_ARGUMENTS),
+            Some((_, options)) => options.udp.then_some(Return::NOT_SUPPORTED),
+        };
+        if let Some(code) = refusal {
+            error.set(code);
+            return null_mut();
+        }
         let result = if result.is_null() { result.create(memc.address()) } else { result };
         if result.is_null() {
             error.set(Return::MEMORY_ALLOCATION_FAILURE);
@@ -69,6 +67,22 @@ export! {
         error.set(code);
         if code == Return::SUCCESS { result.address() } else { null_mut() }
     }
+}
+
+export_calling! {
+    fn memcached_get(
+        memc: Memc, key: Chars, key_length: usize, value_length: Out<usize>, flags: Out<u32>, error: Out<Return>,
+    ) -> *mut c_char {
+        get(&memc, None, key.bytes(key_length), value_length, flags, error)
+    }
+
+    fn memcached_get_by_key(
+        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, value_length: Out<usize>,
+        flags: Out<u32>, error: Out<Return>,
+    ) -> *mut c_char {
+        let group = Some(group.bytes(group_length)).filter(|group| !group.is_empty());
+        get(&memc, group, key.bytes(key_length), value_length, flags, error)
+    }
 
     fn memcached_fetch_execute(
         memc: Memc, callbacks: Array<ExecuteFn>, context: *mut c_void, count: u32,
@@ -76,7 +90,7 @@ export! {
         let callbacks = callbacks.slice(count as usize).unwrap_or_default();
         let mut has_failed = false;
         loop {
-            let code = fetch(&memc, &memc.result());
+            let code = guarded(|| fetch(&memc, &memc.result()));
             if code != Return::SUCCESS {
                 return match has_failed {
                     true => Return::SOME_ERRORS,
@@ -88,7 +102,7 @@ export! {
                 let told = callback(memc.address(), memc.result().address(), context);
                 if told.is_failure() {
                     has_failed = true;
-                    fail(&memc, told, "");
+                    guarded(|| fail(&memc, told, ""));
                     break;
                 }
             }
@@ -96,13 +110,24 @@ export! {
     }
 }
 
-/// Puts an item into a result.
-fn fill(result: &mut ResultSt, found: &Found<'_>) -> Return {
+/// Puts an item into a result, decrypted if it is to be.
+fn fill(result: &mut ResultSt, options: &Options, found: &Found<'_>) -> Return {
     result.reset();
     result.set_key(found.key);
     result.item_flags = found.client_flags;
     result.item_cas = found.cas;
-    if result.append(found.value) { Return::SUCCESS } else { Return::MEMORY_ALLOCATION_FAILURE }
+    // An empty value is what it is: it was stored without a key.
+    let is_kept = match options.cipher.filter(|_| !found.value.is_empty()) {
+        None => result.append(found.value),
+        Some(cipher) => match cipher.decrypt(found.value) {
+            Some(value) => result.append(&value),
+            None => {
+                result.reset();
+                return Return::FAILURE;
+            }
+        },
+    };
+    if is_kept { Return::SUCCESS } else { Return::MEMORY_ALLOCATION_FAILURE }
 }
 
 fn get(
@@ -113,32 +138,36 @@ fn get(
     flags: Out<u32>,
     error: Out<Return>,
 ) -> *mut c_char {
-    let result = memc.result();
-    let code = match (query(memc), result.get()) {
-        (Some((mut session, options)), Some(result)) => {
-            result.reset();
-            session.core.get(&options, group, key, |found| fill(result, &found))
+    let mut code = Return::FAILURE;
+    let value = guarded(|| {
+        let result = memc.result();
+        code = match (query(memc), result.get()) {
+            (Some((mut session, options)), Some(result)) => {
+                result.reset();
+                session.core.get(&options, group, key, |found| fill(result, &options, &found))
+            }
+            _ => Return::INVALID_ARGUMENTS,
+        };
+        if code == Return::SUCCESS
+            && let Some(result) = result.get()
+        {
+            value_length.set(result.value_length());
+            flags.set(result.item_flags);
+            return result.take_value();
         }
-        _ => Return::INVALID_ARGUMENTS,
-    };
+        value_length.set(0);
+        if was_asked(code) {
+            flags.set(0);
+        }
+        null_mut()
+    });
     error.set(code);
-    if code == Return::SUCCESS
-        && let Some(result) = result.get()
-    {
-        value_length.set(result.value_length());
-        flags.set(result.item_flags);
-        return result.take_value();
-    }
-    value_length.set(0);
-    if was_asked(code) {
-        flags.set(0);
-    }
     if code == Return::NOTFOUND
         && let Some(trigger) = memc.settings().and_then(|settings| settings.get_key_failure.get())
     {
         return make_up(memc, key, trigger, (value_length, flags, error));
     }
-    null_mut()
+    value
 }
 
 /// Whether a server was asked: libmemcached leaves the flags alone if none was.
@@ -165,41 +194,52 @@ fn make_up(
     trigger: crate::abi::TriggerKeyFn,
     (value_length, flags, error): (Out<usize>, Out<u32>, Out<Return>),
 ) -> *mut c_char {
-    let made = ResultPtr::null().create(memc.address());
-    let told = trigger(memc.address(), key.as_ptr().cast(), key.len(), made.address());
-    let mut value = null_mut();
-    if let (Return::SUCCESS | Return::BUFFERED, Some(result)) = (told, made.get()) {
-        let buffers = |memc: &Memc, is_on| {
-            if let Some(settings) = memc.settings() {
-                let mut flags = settings.flags.get();
-                let before = flags.has(Flag::BufferRequests);
-                flags.set(Flag::BufferRequests, is_on);
-                settings.flags.set(flags);
-                return before;
-            }
-            false
+    let made = Made(guarded(|| ResultPtr::null().create(memc.address())));
+    let told = trigger(memc.address(), key.as_ptr().cast(), key.len(), made.0.address());
+    guarded(|| {
+        let (Return::SUCCESS | Return::BUFFERED, Some(result)) = (told, made.0.get()) else {
+            return null_mut();
         };
-        let before = (told == Return::BUFFERED).then(|| buffers(memc, true));
-        let operation = crate::core::Operation::Store {
-            mode: larder_client::codec::Mode::Set,
-            value: result.value_bytes(),
-            exptime: 0,
-            client_flags: result.item_flags,
-            compare: None,
-        };
-        let stored = super::stores::change(memc, key, key, &operation);
+        let before = (told == Return::BUFFERED).then(|| set_buffering(memc, true));
+        let mode = larder_client::codec::Mode::Set;
+        let stored = super::stores::encrypted(memc, mode, result.value_bytes(), |value| {
+            let operation = crate::core::Operation::Store {
+                mode,
+                value,
+                exptime: 0,
+                client_flags: result.item_flags,
+                compare: None,
+            };
+            super::stores::change(memc, key, key, &operation)
+        });
         if let Some(before) = before {
-            buffers(memc, before);
+            set_buffering(memc, before);
         }
-        if let Return::SUCCESS | Return::BUFFERED = stored {
-            error.set(stored);
-            value_length.set(result.value_length());
-            flags.set(result.item_flags);
-            value = result.take_value();
-        }
+        let (Return::SUCCESS | Return::BUFFERED) = stored else { return null_mut() };
+        error.set(stored);
+        value_length.set(result.value_length());
+        flags.set(result.item_flags);
+        result.take_value()
+    })
+}
+
+/// A result that is freed even if the program's function throws.
+struct Made(ResultPtr);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.0.free();
     }
-    made.free();
-    value
+}
+
+/// Whether stores are buffered; returns whether they were before.
+fn set_buffering(memc: &Memc, is_on: bool) -> bool {
+    let Some(settings) = memc.settings() else { return false };
+    let mut flags = settings.flags.get();
+    let before = flags.has(Flag::BufferRequests);
+    flags.set(Flag::BufferRequests, is_on);
+    settings.flags.set(flags);
+    before
 }
 
 fn multi_get(memc: &Memc, group: Option<&[u8]>, keys: &Keys, lengths: &Array<usize>, count: usize) -> Return {
@@ -209,12 +249,13 @@ fn multi_get(memc: &Memc, group: Option<&[u8]>, keys: &Keys, lengths: &Array<usi
         result.count = 0;
     }
     match keys.slices(lengths, count) {
-        Some(keys) => session.core.multi_get(&options, group, &keys),
-        None if count == 0 => session.core.multi_get(&options, group, &[]),
-        None => {
+        Ok(mut keys) => session.core.multi_get(&options, group, &mut keys),
+        Err(_) if count == 0 => session.core.multi_get(&options, group, &mut Vec::new()),
+        Err(Return::BAD_KEY_PROVIDED) => {
             let text = "Key was NULL or length of key was zero.";
             session.core.fail(&options, Return::BAD_KEY_PROVIDED, text)
         }
+        Err(code) => session.core.fail(&options, code, ""),
     }
 }
 
@@ -248,7 +289,7 @@ fn fetch(memc: &Memc, result: &ResultPtr) -> Return {
     let code = match (session(memc), result.get()) {
         (Some((mut session, options)), Some(result)) => {
             let count = result.count;
-            session.core.fetch(&options, count, |found| fill(result, &found))
+            session.core.fetch(&options, count, |found| fill(result, &options, &found))
         }
         _ => Return::INVALID_ARGUMENTS,
     };

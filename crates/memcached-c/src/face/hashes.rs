@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use super::hashkit::name;
-use super::session;
+use super::{fail, session};
 use crate::abi::{Chars, HashkitSt, Kit, Memc, Return, digest, export};
 
 export! {
@@ -25,11 +25,11 @@ export! {
 
     fn memcached_set_hashkit(memc: Memc, kit: Kit) -> Return {
         let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
-        match kit.get() {
+        let is_set = match kit.get() {
             Some(kit) => settings.hashkit.copy(kit),
-            None => settings.hashkit.clear(),
-        }
-        Return::SUCCESS
+            None => settings.hashkit.copy(&HashkitSt::default()),
+        };
+        if is_set { Return::SUCCESS } else { fail(&memc, Return::MEMORY_ALLOCATION_FAILURE, "") }
     }
 
     fn libmemcached_string_hash(algorithm: u32) -> *const c_char {

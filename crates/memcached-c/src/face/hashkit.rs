@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use larder_client::placement::md5_sum;
 
 use crate::abi::{
-    Chars, HASH_CUSTOM, HASH_MAX, HashFn, HashFunctionSt, HashkitSt, Kit, Memc, Out, digest, export,
+    Chars, HASH_CUSTOM, HASH_MAX, HashFn, HashFunctionSt, HashkitSt, Kit, KitText, Out, digest, export,
 };
+use crate::core::Cipher;
 
 /// `libhashkit_NAME`, by number.
 macro_rules! hashes {
@@ -110,27 +111,31 @@ export! {
         kit.get().map_or(0, |kit| kit.distribution_hash.get().algorithm())
     }
 
-    /// Values are not encrypted: there is no key to set.
-    fn hashkit_key(_kit: Kit, _key: Chars, _length: usize) -> bool {
-        false
+    fn hashkit_key(kit: Kit, key: Chars, length: usize) -> bool {
+        let cipher = (!key.is_null()).then(|| Cipher::of(key.bytes(length)));
+        kit.get().is_some_and(|kit| kit.set_cipher(cipher) && cipher.is_some())
     }
 
-    fn hashkit_encrypt(_kit: Kit, _source: Chars, _length: usize) -> *mut c_void {
-        null_mut()
+    fn hashkit_encrypt(kit: Kit, source: Chars, length: usize) -> *mut Vec<u8> {
+        let cipher = kit.get().and_then(HashkitSt::cipher);
+        KitText::of(cipher.and_then(|cipher| cipher.encrypt(source.bytes(length))))
     }
 
-    fn hashkit_decrypt(_kit: Kit, _source: Chars, _length: usize) -> *mut c_void {
-        null_mut()
+    fn hashkit_decrypt(kit: Kit, source: Chars, length: usize) -> *mut Vec<u8> {
+        let cipher = kit.get().and_then(HashkitSt::cipher);
+        KitText::of(cipher.and_then(|cipher| cipher.decrypt(source.bytes(length))))
     }
 
-    fn hashkit_string_free(_string: Memc) {}
-
-    fn hashkit_string_length(_string: Memc) -> usize {
-        0
+    fn hashkit_string_free(text: KitText) {
+        text.free();
     }
 
-    fn hashkit_string_c_str(_string: Memc) -> *const c_char {
-        null()
+    fn hashkit_string_length(text: KitText) -> usize {
+        text.with_nul().map_or(0, |bytes| bytes.len() - 1)
+    }
+
+    fn hashkit_string_c_str(text: KitText) -> *const c_char {
+        text.with_nul().map_or(null(), |bytes| bytes.as_ptr().cast())
     }
 }
 

@@ -60,7 +60,9 @@ pub(super) fn push<'h>(memc: &Memc, servers: impl Iterator<Item = (&'h [u8], u16
         if let Err(code) = check(&mut session.core, &options, host, kind) {
             return code;
         }
-        session.core.add_server(host, port, weight, kind);
+        if let Err(code) = session.core.add_server(&options, host, port, weight, kind) {
+            return code;
+        }
         if weight > 1 {
             session.settings.ketama_weighted.set(true);
             options.weighted = true;
@@ -76,7 +78,9 @@ pub(super) fn add(memc: &Memc, host: &[u8], port: u16, weight: u32, kind: Kind) 
     if let Err(code) = check(&mut session.core, &options, host, kind) {
         return code;
     }
-    session.core.add_server(host, port, weight, kind);
+    if let Err(code) = session.core.add_server(&options, host, port, weight, kind) {
+        return code;
+    }
     if weight > 1 && options.is_consistent() {
         session.settings.ketama_weighted.set(true);
         options.weighted = true;
@@ -124,6 +128,10 @@ fn parse(servers: &[u8]) -> ServerList {
         let (host, port, weight) = parse_entry(entry);
         let host = if host.is_empty() { b"localhost" } else { host };
         list = append_named(&list, host, port, weight);
+        // A list without it would place keys elsewhere.
+        if list.servers().is_empty() {
+            return list;
+        }
         rest = match after {
             [space, after @ ..] if space.is_ascii_whitespace() => after,
             after => after,

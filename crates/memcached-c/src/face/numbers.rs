@@ -60,6 +60,16 @@ fn add(
         |memc: &Memc| memc.settings().is_some_and(|settings| settings.flags.get().has(Flag::BinaryProtocol));
     let changed = {
         let Some((mut session, options)) = query(memc) else { return Return::INVALID_ARGUMENTS };
+        if options.cipher.is_some() {
+            if let Err(code) = session.core.begin(&options) {
+                return code;
+            }
+            let text = match initial {
+                None => "Operation not allowed while encyrption is enabled",
+                Some(_) => "Operation not allowed while encryption is enabled",
+            };
+            return session.core.fail(&options, Return::NOT_SUPPORTED, text);
+        }
         if initial.is_some() && !options.binary {
             let core = &mut session.core;
             if let Err(code) = core.begin(&options).and_then(|()| core.check_keys(&options, &[key])) {

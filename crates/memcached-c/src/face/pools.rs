@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{behaviors, clients};
-use crate::abi::{Chars, Memc, MemcachedSt, Out, PoolPtr, Ref, Return, SharedMemc, export};
+use crate::abi::{Chars, Memc, MemcachedSt, Out, PoolPtr, Ref, Return, SharedMemc, boxed, export};
 
 /// A pool: clients that are free, all clones of one.
 pub(crate) struct Pool {
@@ -135,9 +135,20 @@ fn create(master: SharedMemc, initial: u32, max: u32, owns_master: bool) -> *mut
     }
     let state = Mutex::new(State { free: Vec::new(), count: 0 });
     let pool = Pool { master, owns_master, max: max as usize, state, freed: Condvar::new() };
-    let clones: Vec<_> = (0..initial).map_while(|_| pool.clone_master()).collect();
-    *pool.lock() = State { count: clones.len(), free: clones };
-    Box::into_raw(Box::new(pool))
+    let Some(pool) = boxed(pool) else { return null_mut() };
+    {
+        let mut state = pool.lock();
+        // A pool that has fewer than it should have makes more later.
+        for _ in 0..initial {
+            if state.free.try_reserve(1).is_err() {
+                break;
+            }
+            let Some(clone) = pool.clone_master() else { break };
+            state.free.push(clone);
+            state.count += 1;
+        }
+    }
+    Box::into_raw(pool)
 }
 
 fn fetch(pool: &PoolPtr, wait: Duration, error: Out<Return>) -> *mut MemcachedSt {
@@ -150,7 +161,10 @@ fn fetch(pool: &PoolPtr, wait: Duration, error: Out<Return>) -> *mut MemcachedSt
             return memc.memc().address();
         }
         if state.count < pool.max {
-            let Some(clone) = pool.clone_master() else { return null_mut() };
+            let Some(clone) = pool.clone_master() else {
+                error.set(Return::MEMORY_ALLOCATION_FAILURE);
+                return null_mut();
+            };
             state.count += 1;
             return clone.memc().address();
         }

@@ -61,8 +61,8 @@ pub(super) fn copy(clone: &Memc, source: &Memc) -> Return {
     if !callbacks.exist() {
         return Return::SUCCESS;
     }
-    match callbacks.login() {
-        Some(login) => set(clone, login.user.as_bytes(), login.password.as_bytes()),
+    match callbacks.credentials() {
+        Some(login) => set(clone, &login.user, &login.password),
         None => Return::NOT_SUPPORTED,
     }
 }

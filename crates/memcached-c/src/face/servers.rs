@@ -5,7 +5,7 @@ use std::ptr::null;
 
 use super::lists::add;
 use super::{fail, query, session};
-use crate::abi::{Array, Chars, InstancePtr, Memc, Out, Return, ServerFn, export};
+use crate::abi::{Array, Chars, InstancePtr, Memc, Out, Return, ServerFn, export, export_calling};
 use crate::core::{Instance, Kind};
 
 export! {
@@ -66,24 +66,6 @@ export! {
         instance(&memc, at)
     }
 
-    fn memcached_server_cursor(
-        memc: Memc, callbacks: Array<ServerFn>, context: *mut c_void, count: u32,
-    ) -> Return {
-        let Some(servers) = memc.read(|core| core.instances.len()) else { return Return::INVALID_ARGUMENTS };
-        if servers == 0 {
-            return Return::NO_SERVERS;
-        }
-        let mut result = Return::SUCCESS;
-        for at in 0..servers {
-            for callback in callbacks.slice(count as usize).unwrap_or_default() {
-                if callback(memc.address(), instance(&memc, at), context).is_failure() {
-                    result = Return::SOME_ERRORS;
-                }
-            }
-        }
-        result
-    }
-
     fn memcached_server_name(server: InstancePtr) -> *const c_char {
         server.get().map_or(null(), |server| server.host.as_ptr())
     }
@@ -93,11 +75,11 @@ export! {
     }
 
     fn memcached_server_srcport(server: InstancePtr) -> u16 {
-        server.get().map_or(0, Instance::source_port)
+        server.get().map_or(0, |server| server.source_port())
     }
 
     fn memcached_server_response_count(server: InstancePtr) -> u32 {
-        server.get().map_or(0, Instance::response_count)
+        server.get().map_or(0, |server| server.response_count())
     }
 
     fn memcached_server_type(server: InstancePtr) -> *const c_char {
@@ -133,6 +115,31 @@ export! {
         if let Some((mut session, options)) = session(&memc) {
             session.core.rebuild_if_due(&options);
         }
+    }
+}
+
+export_calling! {
+    fn memcached_server_cursor(
+        memc: Memc, callbacks: Array<ServerFn>, context: *mut c_void, count: u32,
+    ) -> Return {
+        let Some(servers) = memc.read(|core| core.instances.len()) else { return Return::INVALID_ARGUMENTS };
+        if servers == 0 {
+            return Return::NO_SERVERS;
+        }
+        let mut result = Return::SUCCESS;
+        for at in 0..servers {
+            for callback in callbacks.slice(count as usize).unwrap_or_default() {
+                let instance = instance(&memc, at);
+                if instance.is_null() {
+                    // A callback has removed it.
+                    return result;
+                }
+                if callback(memc.address(), instance, context).is_failure() {
+                    result = Return::SOME_ERRORS;
+                }
+            }
+        }
+        result
     }
 }
 

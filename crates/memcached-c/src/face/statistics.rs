@@ -4,15 +4,19 @@ use std::ffi::{c_char, c_ulong, c_ulonglong, c_void};
 use std::ptr::null_mut;
 
 use super::{fail, query, session, versions};
-use crate::abi::{Chars, Heap, Memc, Out, Return, StatArray, StatFn, StatSt, export};
+use crate::abi::{
+    Chars, Heap, Memc, Out, Return, StatArray, StatFn, StatSt, export, export_calling, guarded,
+};
 use crate::core::{Core, Options};
 
 export! {
     fn memcached_stat(memc: Memc, group: Chars, error: Out<Return>) -> *mut StatSt {
         match fetch(&memc, &group) {
             Ok((stats, code)) => {
-                error.set(code);
-                memc.settings().map_or(null_mut(), |settings| Heap::of(settings).store(&stats))
+                let stats = memc.settings().map_or(null_mut(), |settings| Heap::of(settings).store(&stats));
+                let no_memory = || fail(&memc, Return::MEMORY_ALLOCATION_FAILURE, "");
+                error.set(if stats.is_null() { no_memory() } else { code });
+                stats
             }
             Err(code) => {
                 error.set(code);
@@ -63,9 +67,11 @@ export! {
         let name = name.text().map_or(&b""[..], |name| name.to_bytes());
         match stat.value(name) {
             Some(value) => {
-                error.set(Return::SUCCESS);
                 // `malloc`'s, as libmemcached's.
-                Heap::system().store_text(value.as_bytes())
+                let text = Heap::system().store_text(value.as_bytes());
+                let no_memory = Return::MEMORY_ALLOCATION_FAILURE;
+                error.set(if text.is_null() { no_memory } else { Return::SUCCESS });
+                text
             }
             None => {
                 error.set(fail(&memc, Return::INVALID_ARGUMENTS, "Invalid key provided"));
@@ -73,28 +79,21 @@ export! {
             }
         }
     }
+}
 
+export_calling! {
     fn memcached_stat_execute(
         memc: Memc, group: Chars, callback: Option<StatFn>, context: *mut c_void,
     ) -> Return {
-        if versions::fetch(&memc).is_fatal() {
-            return super::errors::last(&memc);
-        }
-        let checked = match session(&memc) {
-            // Here the empty name is the general group.
-            _ if group.text().is_some_and(|group| group.is_empty()) => Ok(Vec::new()),
-            Some((mut session, options)) => checked(&mut session.core, &options, &group).map(<[u8]>::to_vec),
-            None => Err(Return::INVALID_ARGUMENTS),
-        };
-        let group = match checked {
+        let group = match guarded(|| begin_to_execute(&memc, &group)) {
             Ok(group) => group,
             Err(code) => return code,
         };
         for at in 0..memc.read(|core| core.instances.len()).unwrap_or(0) {
-            let told = {
-                let Some((mut session, options)) = session(&memc) else { return Return::INVALID_ARGUMENTS };
-                session.core.statistics(&options, at, &group)
-            };
+            let told = guarded(|| match session(&memc) {
+                Some((mut session, options)) => session.core.statistics(&options, at, &group),
+                None => Err(Return::INVALID_ARGUMENTS),
+            });
             let told = match told {
                 Ok(told) => told,
                 Err(Return::INVALID_ARGUMENTS) => return Return::INVALID_ARGUMENTS,
@@ -102,11 +101,16 @@ export! {
             };
             let Some(callback) = callback else { continue };
             for (mut name, mut value) in told {
+                let instance = super::servers::instance(&memc, at);
+                if instance.is_null() {
+                    // A callback has removed it.
+                    return Return::SUCCESS;
+                }
                 let (name_length, value_length) = (name.len(), value.len());
                 name.push(0);
                 value.push(0);
                 callback(
-                    super::servers::instance(&memc, at),
+                    instance,
                     name.as_ptr().cast(),
                     name_length,
                     value.as_ptr().cast(),
@@ -116,6 +120,19 @@ export! {
             }
         }
         Return::SUCCESS
+    }
+}
+
+/// Asks servers for their versions, and checks the name of a group.
+fn begin_to_execute(memc: &Memc, group: &Chars) -> Result<Vec<u8>, Return> {
+    if versions::fetch(memc).is_fatal() {
+        return Err(super::errors::last(memc));
+    }
+    match session(memc) {
+        // Here the empty name is the general group.
+        _ if group.text().is_some_and(|group| group.is_empty()) => Ok(Vec::new()),
+        Some((mut session, options)) => checked(&mut session.core, &options, group).map(<[u8]>::to_vec),
+        None => Err(Return::INVALID_ARGUMENTS),
     }
 }
 

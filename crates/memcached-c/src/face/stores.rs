@@ -4,7 +4,7 @@ use larder_client::codec::Mode;
 use larder_protocol::command::VALUE_BYTES_MAX;
 
 use super::{fail, query};
-use crate::abi::{Chars, Memc, Return, export};
+use crate::abi::{Chars, Memc, Return, export, export_calling, guarded};
 use crate::core::Operation;
 
 /// Stores: `memcached_NAME` and `memcached_NAME_by_key`.
@@ -16,7 +16,7 @@ macro_rules! stores {
                 flags: u32,
             ) -> Return {
                 let key = key.bytes(key_length);
-                with_value(&memc, &value, value_length, |value| {
+                with_value(&memc, Mode::$mode, &value, value_length, |value| {
                     change(&memc, key, key, &store(Mode::$mode, value, expiration, flags, None))
                 })
             }
@@ -26,7 +26,7 @@ macro_rules! stores {
                 value_length: usize, expiration: i64, flags: u32,
             ) -> Return {
                 let (group, key) = (group.bytes(group_length), key.bytes(key_length));
-                with_value(&memc, &value, value_length, |value| {
+                with_value(&memc, Mode::$mode, &value, value_length, |value| {
                     change(&memc, group, key, &store(Mode::$mode, value, expiration, flags, None))
                 })
             }
@@ -48,7 +48,7 @@ export! {
         cas: u64,
     ) -> Return {
         let key = key.bytes(key_length);
-        with_value(&memc, &value, value_length, |value| {
+        with_value(&memc, Mode::Set, &value, value_length, |value| {
             change(&memc, key, key, &compare(&memc, value, expiration, flags, cas))
         })
     }
@@ -58,20 +58,9 @@ export! {
         value_length: usize, expiration: i64, flags: u32, cas: u64,
     ) -> Return {
         let (group, key) = (group.bytes(group_length), key.bytes(key_length));
-        with_value(&memc, &value, value_length, |value| {
+        with_value(&memc, Mode::Set, &value, value_length, |value| {
             change(&memc, group, key, &compare(&memc, value, expiration, flags, cas))
         })
-    }
-
-    fn memcached_delete(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
-        let key = key.bytes(key_length);
-        delete(&memc, key, key, expiration)
-    }
-
-    fn memcached_delete_by_key(
-        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, expiration: i64,
-    ) -> Return {
-        delete(&memc, group.bytes(group_length), key.bytes(key_length), expiration)
     }
 
     fn memcached_touch(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
@@ -98,11 +87,44 @@ export! {
     }
 }
 
-/// Passes a value on, if any protocol can announce so many bytes.
-fn with_value(memc: &Memc, value: &Chars, length: usize, then: impl FnOnce(&[u8]) -> Return) -> Return {
+export_calling! {
+    fn memcached_delete(memc: Memc, key: Chars, key_length: usize, expiration: i64) -> Return {
+        let key = key.bytes(key_length);
+        delete(&memc, key, key, expiration)
+    }
+
+    fn memcached_delete_by_key(
+        memc: Memc, group: Chars, group_length: usize, key: Chars, key_length: usize, expiration: i64,
+    ) -> Return {
+        delete(&memc, group.bytes(group_length), key.bytes(key_length), expiration)
+    }
+}
+
+/// Passes a value on, encrypted if it is to be, if any protocol can announce so many bytes.
+fn with_value(
+    memc: &Memc,
+    mode: Mode,
+    value: &Chars,
+    length: usize,
+    then: impl FnOnce(&[u8]) -> Return,
+) -> Return {
     match u32::try_from(length) {
-        Ok(0..=VALUE_BYTES_MAX) => then(value.bytes(length)),
+        Ok(0..=VALUE_BYTES_MAX) => encrypted(memc, mode, value.bytes(length), then),
         _ => fail(memc, Return::E2BIG, ""),
+    }
+}
+
+/// Passes a value on, encrypted if it is to be.
+pub(super) fn encrypted(memc: &Memc, mode: Mode, value: &[u8], then: impl FnOnce(&[u8]) -> Return) -> Return {
+    let Some(cipher) = memc.settings().and_then(|settings| settings.hashkit.cipher()) else {
+        return then(value);
+    };
+    if let Mode::Append | Mode::Prepend = mode {
+        return fail(memc, Return::NOT_SUPPORTED, "Operation not allowed while encyrption is enabled");
+    }
+    match cipher.encrypt(value) {
+        Some(value) => then(&value),
+        None => fail(memc, Return::MEMORY_ALLOCATION_FAILURE, ""),
     }
 }
 
@@ -129,27 +151,29 @@ pub(super) fn change(memc: &Memc, group: &[u8], key: &[u8], operation: &Operatio
 
 fn delete(memc: &Memc, group: &[u8], key: &[u8], expiration: i64) -> Return {
     let trigger = memc.settings().and_then(|settings| settings.delete_trigger.get());
-    let code = {
-        let Some((mut session, options)) = query(memc) else { return Return::INVALID_ARGUMENTS };
-        let core = &mut session.core;
-        if let Err(code) = core.begin(&options).and_then(|()| core.check_keys(&options, &[key])) {
-            return code;
-        }
-        let refusal = match (expiration, trigger) {
-            (1.. | ..0, _) => "Memcached server version does not allow expiration of deleted items",
-            (0, Some(_)) if options.buffering => "Delete triggers cannot be used if buffering is enabled",
-            (0, Some(_)) if !options.replying => {
-                "Delete triggers cannot be used if MEMCACHED_BEHAVIOR_NOREPLY is set"
-            }
-            _ => "",
-        };
-        if !refusal.is_empty() {
-            return core.fail(&options, Return::INVALID_ARGUMENTS, refusal);
-        }
-        core.change(&options, group, key, &Operation::Delete).code
-    };
+    let code = guarded(|| delete_now(memc, group, key, expiration, trigger.is_some()));
     if let Some(trigger) = trigger.filter(|_| code == Return::SUCCESS) {
         trigger(memc.address(), key.as_ptr().cast(), key.len());
     }
     code
+}
+
+fn delete_now(memc: &Memc, group: &[u8], key: &[u8], expiration: i64, has_trigger: bool) -> Return {
+    let Some((mut session, options)) = query(memc) else { return Return::INVALID_ARGUMENTS };
+    let core = &mut session.core;
+    if let Err(code) = core.begin(&options).and_then(|()| core.check_keys(&options, &[key])) {
+        return code;
+    }
+    let refusal = match (expiration, has_trigger) {
+        (1.. | ..0, _) => "Memcached server version does not allow expiration of deleted items",
+        (0, true) if options.buffering => "Delete triggers cannot be used if buffering is enabled",
+        (0, true) if !options.replying => {
+            "Delete triggers cannot be used if MEMCACHED_BEHAVIOR_NOREPLY is set"
+        }
+        _ => "",
+    };
+    if !refusal.is_empty() {
+        return core.fail(&options, Return::INVALID_ARGUMENTS, refusal);
+    }
+    core.change(&options, group, key, &Operation::Delete).code
 }

@@ -1,5 +1,6 @@
 /* Keys are placed on servers, which nobody asks: placement. */
 #include "transcript.h"
+#include <time.h>
 
 static const memcached_server_distribution_t distributions[] = {
   MEMCACHED_DISTRIBUTION_MODULA,
@@ -139,6 +140,25 @@ static void changes(const uint32_t *weights)
   memcached_free(client);
 }
 
+/* A program ejects a server itself, as libmemcached's own tests do, and lets it return. */
+static void ejected(const uint32_t *weights)
+{
+  memcached_st *client = memcached_create(NULL);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED, 1);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_AUTO_EJECT_HOSTS, 1);
+  add_five(client, weights);
+  place(client, "before");
+  memcached_instance_next_retry(memcached_server_instance_by_position(client, 2), time(NULL) + 1000);
+  client->ketama.next_distribution_rebuild = time(NULL) - 1;
+  memcached_autoeject(client);
+  place(client, "ejected");
+  memcached_instance_next_retry(memcached_server_instance_by_position(client, 2), time(NULL) - 1);
+  client->ketama.next_distribution_rebuild = time(NULL) - 1;
+  memcached_autoeject(client);
+  place(client, "after");
+  memcached_free(client);
+}
+
 int main(void)
 {
   static const uint32_t equal[] = {1, 1, 1, 1, 1};
@@ -150,5 +170,6 @@ int main(void)
   shortcuts(equal);
   shortcuts(unequal);
   changes(equal);
+  ejected(equal);
   return 0;
 }

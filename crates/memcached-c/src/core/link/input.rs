@@ -40,6 +40,8 @@ impl Input {
         }
         let room = needed.saturating_sub(self.end).clamp(READ_BYTES, READ_BYTES_MAX);
         if self.bytes.len() < self.end + room {
+            let more = self.end + room - self.bytes.len();
+            self.bytes.try_reserve(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
             self.bytes.resize(self.end + room, 0);
         }
         let read = stream.read(&mut self.bytes[self.end..])?;

@@ -1,0 +1,196 @@
+/* What a server or a caller chooses the size of ends: replies without an end, and memory that there is not. It knows
+ * what is right. */
+#include "transcript.h"
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int failures;
+static void expect(bool is_right, const char *what)
+{
+  if (!is_right) {
+    printf("wrong: %s\n", what);
+    failures++;
+  }
+}
+
+/* A server that answers every request with the head, and then with the same again and again. */
+struct endless {
+  const char *head;
+  size_t head_bytes;
+  const char *part;
+  size_t part_bytes;
+  useconds_t pause_micros;
+  size_t most;
+  /* What it has sent of it to the last client. */
+  volatile size_t sent;
+  int listener;
+};
+
+static void *serve(void *context)
+{
+  struct endless *server = context;
+  char request[4096];
+  for (;;) {
+    int peer = accept(server->listener, NULL, NULL);
+    server->sent = 0;
+    if (recv(peer, request, sizeof request, 0) > 0
+        && send(peer, server->head, server->head_bytes, MSG_NOSIGNAL) == (ssize_t) server->head_bytes) {
+      while (server->sent < server->most && send(peer, server->part, server->part_bytes, MSG_NOSIGNAL) > 0) {
+        server->sent++;
+        if (server->pause_micros > 0) {
+          usleep(server->pause_micros);
+        }
+      }
+    }
+    shutdown(peer, SHUT_WR);
+    while (recv(peer, request, sizeof request, 0) > 0) {
+    }
+    close(peer);
+  }
+  return NULL;
+}
+
+static in_port_t start(struct endless *server)
+{
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  server->listener = socket(AF_INET, SOCK_STREAM, 0);
+  bind(server->listener, (struct sockaddr *) &address, length);
+  listen(server->listener, 100);
+  getsockname(server->listener, (struct sockaddr *) &address, &length);
+  pthread_t thread;
+  pthread_create(&thread, NULL, serve, server);
+  return ntohs(address.sin_port);
+}
+
+static memcached_st *client_at(in_port_t port, bool binary, uint64_t patience_millis)
+{
+  memcached_st *client = memcached_create(NULL);
+  memcached_server_add(client, "127.0.0.1", port);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, binary);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, patience_millis);
+  return client;
+}
+
+static memcached_return_t error_of_stat(in_port_t port, bool binary, uint64_t patience_millis)
+{
+  memcached_st *client = client_at(port, binary, patience_millis);
+  memcached_return_t rc = MEMCACHED_SUCCESS;
+  memcached_stat_free(client, memcached_stat(client, NULL, &rc));
+  if (rc == MEMCACHED_SOME_ERRORS) {
+    rc = memcached_server_error_return(memcached_server_instance_by_position(client, 0));
+  }
+  memcached_free(client);
+  return rc;
+}
+
+static void statistics_without_an_end(void)
+{
+  static char lines[64 << 10];
+  for (size_t i = 0; i < sizeof lines / 16; i++) {
+    memcpy(lines + i * 16, "STAT name text\r\n", 16);
+  }
+  const size_t all = ((size_t) 1 << 30) / sizeof lines;
+  struct endless text = {.head = "", .part = lines, .part_bytes = sizeof lines, .most = all};
+  expect(error_of_stat(start(&text), false, 60000) == MEMCACHED_UNKNOWN_READ_FAILURE, "endless lines: the error");
+  expect(text.sent < all / 16, "endless lines: the client has taken 64 MiB");
+
+  static char packets[64 << 10];
+  for (size_t i = 0; i < sizeof packets / 32; i++) {
+    char *packet = packets + i * 32;
+    memcpy(packet, "\x81\x10\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08", 12);
+    memcpy(packet + 24, "nametext", 8);
+  }
+  struct endless binary = {.head = "", .part = packets, .part_bytes = sizeof packets, .most = all};
+  memcached_return_t rc = error_of_stat(start(&binary), true, 60000);
+  expect(rc == MEMCACHED_UNKNOWN_READ_FAILURE, "endless packets: the error");
+  expect(binary.sent < all / 16, "endless packets: the client has taken 64 MiB");
+
+  /* Each comes in time, and all of them do not: 12,000 are a minute of it. */
+  struct endless slow = {.head = "", .part = lines, .part_bytes = 16, .pause_micros = 5000, .most = 12000};
+  expect(error_of_stat(start(&slow), false, 100) == MEMCACHED_TIMEOUT, "slow lines: the error");
+  expect(slow.sent < slow.most, "slow lines: the client has waited for all");
+}
+
+/* Leaves this process so much address space and no more. */
+static void leave(size_t bytes)
+{
+  FILE *statm = fopen("/proc/self/statm", "r");
+  size_t pages = 0;
+  if (statm == NULL || fscanf(statm, "%zu", &pages) != 1) {
+    exit(1);
+  }
+  fclose(statm);
+  struct rlimit limit;
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * (size_t) sysconf(_SC_PAGESIZE) + bytes;
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+static void *reserved(size_t bytes)
+{
+  void *memory = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void values_without_memory(in_port_t sound)
+{
+  static char zeros[64 << 10];
+  struct endless large = {
+    .head = "VALUE large 0 1000000000\r\n", .head_bytes = 26, .part = zeros, .part_bytes = sizeof zeros,
+    .most = ((size_t) 1 << 30) / sizeof zeros,
+  };
+  in_port_t port = start(&large);
+  const size_t value_bytes = 900u << 20;
+  const size_t keys = 20u << 20;
+  const char *value = reserved(value_bytes);
+  const char *const *texts = reserved(keys * sizeof *texts);
+  const size_t *lengths = reserved(keys * sizeof *lengths);
+  const uint32_t *buckets = reserved(keys * 8 * sizeof *buckets);
+  expect(value && texts && lengths && buckets, "there is address space for the test");
+  leave(200u << 20);
+
+  memcached_st *client = client_at(port, false, 60000);
+  size_t length = 0;
+  uint32_t flags = 0;
+  memcached_return_t rc = MEMCACHED_SUCCESS;
+  char *got_value = memcached_get(client, S("large"), &length, &flags, &rc);
+  expect(got_value == NULL && rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "a value of a server");
+  expect(memcached_last_error(client) == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "what is remembered of it");
+  memcached_free(client);
+
+  for (int binary = 0; binary < 2; binary++) {
+    client = client_at(sound, binary, 60000);
+    memcached_flush(client, 0);
+    rc = memcached_set(client, S("a"), value, value_bytes, 0, 0);
+    expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "a value of a caller");
+    rc = memcached_mget(client, texts, lengths, keys);
+    expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "keys of a caller");
+    rc = memcached_bucket_set(client, buckets, NULL, keys * 8, 0);
+    expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "buckets of a caller");
+    /* The client is as before. */
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_DISTRIBUTION, MEMCACHED_DISTRIBUTION_MODULA);
+    expect(memcached_set(client, S("a"), S("small"), 0, 7) == MEMCACHED_SUCCESS, "a small value afterwards");
+    char *small = memcached_get(client, S("a"), &length, &flags, &rc);
+    expect(small && length == 5 && memcmp(small, "small", 5) == 0 && flags == 7, "which is there");
+    free(small);
+    memcached_free(client);
+  }
+}
+
+int main(int argc, char **argv)
+{
+  if (argc != 2) {
+    return 2;
+  }
+  statistics_without_an_end();
+  values_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
+  if (failures == 0) {
+    printf("all is bounded\n");
+  }
+  return failures > 0;
+}
