@@ -8,14 +8,16 @@ use super::cluster::Cluster;
 use super::link::Link;
 use crate::Result;
 
-/// Lets links and sites fail for so long. A site that was removed is part of the cluster again from the middle on.
+/// Lets links and sites fail for so long. A site that was removed is part of the cluster again from the middle on. In the
+/// last third no site dies: who starts empties its caches, and with others dying that would be all that is seen of them.
 pub(super) fn break_things(
     cluster: &mut Cluster<'_>,
     random: &mut fastrand::Rng,
     length: Duration,
     report: &mut Report,
 ) -> Result<()> {
-    let (middle, end) = (Instant::now() + length / 2, Instant::now() + length);
+    let start = Instant::now();
+    let [middle, last_third, end] = [length / 2, length / 3 * 2, length].map(|after| start + after);
     // What comes back, and when.
     let mut down: Vec<(usize, Instant)> = Vec::new();
     let mut paused: Vec<(usize, Instant)> = Vec::new();
@@ -28,7 +30,7 @@ pub(super) fn break_things(
         for (site, _) in paused.extract_if(.., |(_, until)| *until <= now) {
             cluster.pause(site, false)?;
         }
-        if now > middle && cluster.add_removed(random.bool())? {
+        if now >= middle && cluster.add_removed(random.bool())? {
             report.joins += 1;
         }
         let (site, other) = (random.usize(..cluster.sites()), random.usize(..cluster.sites()));
@@ -42,12 +44,12 @@ pub(super) fn break_things(
                 cluster.pause(site, true)?;
                 paused.push((site, until));
             }
-            7 => {}
-            _ => {
+            8.. if now < last_third => {
                 cluster.kill(site)?;
                 report.kills += 1;
                 down.push((site, until));
             }
+            _ => {}
         }
         report.faults += 1;
     }
