@@ -285,7 +285,11 @@ impl Shared {
         }
         // 0 is now; a past time is, too.
         let at = self.clock.expiry(exptime, now);
-        engine.flush(now, if at.is_past(now) { None } else { at.secs() })
+        let is_now = at.is_past(now);
+        if let Some(ring) = self.ring.as_ref().filter(|_| is_now) {
+            ring.refuse_older(number);
+        }
+        engine.flush(now, if is_now { None } else { at.secs() })
     }
 
     /// Look-ups of keys of the default namespace that hit and missed, since the start or the last reset.
