@@ -128,7 +128,8 @@ fn values_are_told_once() {
 fn a_flush_meets_what_is_on_its_way() {
     let cluster = sites();
     let (mut one, mut other) = (cluster.client(0), cluster.client(1));
-    cluster.set_link(1, Link::Slow);
+    // So that the value is told before the flush is known.
+    cluster.set_links(Link::Slow);
     for number in 0..5 {
         let (late, mark) = (format!("value:late{number}"), format!("value:mark{number}"));
         set(&mut one, &late, "one");
