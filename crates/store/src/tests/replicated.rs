@@ -1087,11 +1087,13 @@ fn a_scan_reads_no_footer_where_all_is_live() {
         item(&format!("key-{version}"), version, vec![version as u8; 100]).append(&store).expect("appends");
     }
     let name = "segment-0000000000000001";
-    let bytes = disk.open_to_read(name).and_then(|file| file.len()).expect("it is there");
+    let bytes =
+        crate::files::Files::open_to_read(&disk, name).and_then(|file| file.len()).expect("it is there");
     disk.flip_bit(name, bytes - 30, 3).expect("flips");
-    let scan = |store: &LogStore| {
+    let scan = |store: &crate::LogStore| {
         let (mut cursor, mut keys) = (Cursor::new(), BTreeSet::new());
-        while store.for_each_state(&mut cursor, 700, &mut |key, _, _| drop(keys.insert(key.to_vec())))? {}
+        let mut visit = |key: &[u8], _: &KeyState, _: &[u8]| _ = keys.insert(key.to_vec());
+        while store.for_each_state(&mut cursor, 700, &mut visit)? {}
         crate::Result::Ok(keys.len())
     };
     assert_eq!(scan(&store).expect("the footer is not read"), 300);
