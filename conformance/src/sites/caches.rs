@@ -1,5 +1,5 @@
-//! What clients know of a key that is kept in memory. Nobody promises that its item is there; but what was stored before
-//! a deletion began is at no site once all have heard all.
+//! What clients know of a key that is kept in memory. Nobody promises that its item is there; but what was stored
+//! before a deletion began is at no site once all have heard all.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Sites on this machine, with a link of its own from each one to each other one. They know each other from files, which
-//! are read again when a site is added or removed.
+//! Sites on this machine, with a link of its own from each one to each other one. They know each other from files,
+//! which are read again when a site is added or removed.
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -8,8 +8,9 @@ use super::cluster::Cluster;
 use super::link::Link;
 use crate::Result;
 
-/// Lets links and sites fail for so long. A site that was removed is part of the cluster again from the middle on. In the
-/// last third no site dies: who starts empties its caches, and with others dying that would be all that is seen of them.
+/// Lets links and sites fail for so long. A site that was removed is part of the cluster again from the middle on. In
+/// the last third no site dies: who starts empties its caches, and with others dying that would be all that is seen of
+/// them.
 pub(super) fn break_things(
     cluster: &mut Cluster<'_>,
     random: &mut fastrand::Rng,

@@ -162,7 +162,8 @@ impl Ring {
         }
     }
 
-    /// This site is about to flush a namespace. Values that are older, and on their way here, come too late from now on.
+    /// This site is about to flush a namespace. Values that are older, and on their way here, come too late from now
+    /// on.
     pub(crate) fn refuse_older(&self, number: u8) {
         if self.told(number) != Told::Values {
             return;

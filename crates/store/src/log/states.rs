@@ -64,8 +64,8 @@ impl Scan<'_, '_> {
     /// Visits the states of a segment from `from` on. Returns where to go on, if the budget was used up before its end.
     fn visit_segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         let mut window = Window::new(segment.clone());
-        // Each step reads the footer anew, which says what is worth reading: of no use where most of it is. And who passes
-        // over what is damaged takes small steps.
+        // Each step reads the footer anew, which says what is worth reading: of no use where most of it is. And who
+        // passes over what is damaged takes small steps.
         let has_footer = segment.sealed.load(Acquire) && self.unreadable.is_none();
         if has_footer && segment.live_share() < LIVE_SHARE_TO_READ {
             return self.visit_by_footer(segment, &mut window, from);
