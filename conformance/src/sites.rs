@@ -1,10 +1,15 @@
-//! Sites that replicate their stores, as processes on this machine: clients of all of them change the same keys by
-//! every command at full speed, while links are cut, slow or silent in one direction and sites are killed or stand
-//! still. Then all is healed, and each key is compared: between the sites, and with what clients were told
-//! ([`ledger`]).
+//! Sites that replicate their stores and caches, as processes on this machine: clients of all of them change the same
+//! keys by every command at full speed, while links are cut, slow or silent in one direction, sites are killed or stand
+//! still, and one is removed and added again. Then all is healed, and each key is compared: between the sites, and with
+//! what clients were told ([`ledger`], [`caches`]).
 
+mod ask;
+mod books;
+mod caches;
 mod client;
 mod cluster;
+mod faults;
+mod keys;
 mod ledger;
 pub mod link;
 
@@ -16,10 +21,12 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::crash::Durability;
+use books::Books;
 use client::Client;
 use cluster::Cluster;
-use ledger::{Ledger, Seen};
-use link::Link;
+use faults::break_things;
+pub use keys::KEYS;
+use ledger::Seen;
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +56,14 @@ pub struct Report {
     pub items: usize,
     /// Keys that two sites changed at once, as far as the sites know.
     pub conflicts: u64,
+    /// Items of caches that were found in the end, at all sites.
+    pub cached: usize,
     /// Deaths of sites.
     pub kills: usize,
+    /// Sites that were removed and added again.
+    pub joins: usize,
+    /// What a site took at most at the end of a round: resident memory, and the disk.
+    pub sizes_mib_max: [u64; 2],
     /// Times that links were made to fail, or a site to stand still.
     pub faults: usize,
     /// From when all was healed until all sites had all marks, at most.
@@ -63,7 +76,8 @@ pub fn run(program: &Path, options: &Options) -> Result<Report> {
     let mut seed = options.seed;
     while report.rounds < options.rounds {
         let rounds = (options.rounds - report.rounds).min(ROUNDS_OF_A_CLUSTER);
-        let cluster = Cluster::start(program, options.sites, options.durability)?;
+        let log_mib = if fastrand::Rng::with_seed(seed).bool() { LOG_MIB } else { LITTLE_LOG_MIB };
+        let cluster = Cluster::start(program, options.sites, options.durability, log_mib)?;
         let mut series = Series::new(cluster, options, seed);
         if let Err(error) = series.run(rounds, &mut report) {
             let directory = series.cluster.keep();
@@ -95,40 +109,65 @@ struct Series<'o> {
     clients: Vec<Client>,
     random: fastrand::Rng,
     round: Step,
-    /// What all sites had at the end of the last round.
-    found: Vec<Option<Seen>>,
+    books: Books,
 }
 
 impl<'o> Series<'o> {
     fn new(cluster: Cluster<'o>, options: &'o Options, seed: u64) -> Self {
         let clients = (0..options.sites * CLIENTS_OF_A_SITE)
-            .map(|id| Client::new(id as u64, seed, options.promised.may_lose()))
+            .map(|id| Client::new(id as u64, id / CLIENTS_OF_A_SITE, seed, options.promised.may_lose()))
             .collect();
         let random = fastrand::Rng::with_seed(!seed);
-        Self { options, cluster, clients, random, round: 0, found: vec![None; KEYS] }
+        Self { options, cluster, clients, random, round: 0, books: Books::new() }
     }
 
     fn run(&mut self, rounds: usize, report: &mut Report) -> Result<()> {
         for _ in 0..rounds {
             self.round += 1;
-            self.fight(report)?;
+            // All have the same: so nothing is lost with it.
+            let removed =
+                (self.cluster.sites() > 2 && self.random.bool()).then_some(self.cluster.sites() - 1);
+            removed.map_or(Ok(()), |site| self.cluster.remove(site))?;
+            self.fight(removed, report)?;
             self.cluster.heal()?;
             let healed = Instant::now();
+            self.cluster.wait_until_all_are_in()?;
             self.meet()?;
             report.heal_max = report.heal_max.max(healed.elapsed());
-            let found = self.agree()?;
-            self.judge(&found, report)?;
-            for site in 0..self.cluster.sites() {
-                report.conflicts += client::figure(self.cluster.address(site)?, ":conflicts")?;
-            }
-            self.found = found;
+            report.changes +=
+                self.clients.iter_mut().map(|client| client.tell(&mut self.books)).sum::<usize>();
+            let sites = self.agree()?;
+            report.items += sites[0][..KEYS].iter().flatten().count();
+            report.cached += sites.iter().flat_map(|found| &found[KEYS..]).flatten().count();
+            self.books.begin_with(&sites[0]);
+            self.measure(report)?;
             report.rounds += 1;
         }
         Ok(())
     }
 
+    /// Counts conflicts, and looks what the sites take.
+    fn measure(&self, report: &mut Report) -> Result<()> {
+        let maxima = self.cluster.sizes_mib_max();
+        for site in 0..self.cluster.sites() {
+            report.conflicts += ask::figure(self.cluster.address(site)?, ":conflicts")?;
+            let sizes = self.cluster.sizes_mib(site)?;
+            if sizes.iter().zip(&maxima).any(|(size, max)| size > max) {
+                let site = site + 1;
+                return Err(
+                    format!("site {site} takes {sizes:?} MiB of memory and disk, not {maxima:?}").into()
+                );
+            }
+            for (max, size) in report.sizes_mib_max.iter_mut().zip(sizes) {
+                *max = size.max(*max);
+            }
+        }
+        Ok(())
+    }
+
     /// Clients at full speed, and faults.
-    fn fight(&mut self, report: &mut Report) -> Result<()> {
+    /// A removed site has no clients.
+    fn fight(&mut self, removed: Option<usize>, report: &mut Report) -> Result<()> {
         let is_over = AtomicBool::new(false);
         let Self { cluster, clients, random, options, .. } = self;
         // Clients look where their site is while it dies and comes back.
@@ -137,6 +176,7 @@ impl<'o> Series<'o> {
             let load: Vec<_> = clients
                 .iter_mut()
                 .enumerate()
+                .filter(|(at, _)| Some(at / CLIENTS_OF_A_SITE) != removed)
                 .map(|(at, client)| {
                     let (address, is_over) = (&addresses[at / CLIENTS_OF_A_SITE], &is_over);
                     scope.spawn(move || client.run(address, is_over))
@@ -156,14 +196,14 @@ impl<'o> Series<'o> {
     /// Until each site has what each other one has done.
     fn meet(&self) -> Result<()> {
         for site in 0..self.cluster.sites() {
-            client::mark(self.cluster.address(site)?, site, self.round)?;
+            ask::mark(self.cluster.address(site)?, site, self.round)?;
         }
         let deadline = Instant::now() + PATIENCE;
         for site in 0..self.cluster.sites() {
-            while !client::has_marks(self.cluster.address(site)?, self.cluster.sites(), self.round)? {
+            while !ask::has_marks(self.cluster.address(site)?, self.cluster.sites(), self.round)? {
                 if Instant::now() > deadline {
                     let figures = (0..self.cluster.sites())
-                        .map(|site| client::figures(self.cluster.address(site)?))
+                        .map(|site| ask::figures(self.cluster.address(site)?))
                         .collect::<Result<String>>()?;
                     let site = site + 1;
                     return Err(format!("site {site} lacks changes after a minute\n{figures}").into());
@@ -174,120 +214,57 @@ impl<'o> Series<'o> {
         Ok(())
     }
 
-    /// What all sites have. Errors: they do not have the same.
-    fn agree(&self) -> Result<Vec<Option<Seen>>> {
+    /// What all sites have. Errors: they do not have the same, or not what clients were told.
+    fn agree(&self) -> Result<Vec<Vec<Option<Seen>>>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let found = (0..self.cluster.sites())
-                .map(|site| client::look(self.cluster.address(site)?))
+            let sites = (0..self.cluster.sites())
+                .map(|site| ask::look(self.cluster.address(site)?))
                 .collect::<Result<Vec<_>>>()?;
-            let (first, others) = found.split_first().ok_or("there are no sites")?;
-            let differs = |key: &usize| others.iter().any(|other| !are_same(first, other, *key));
-            let differing: Vec<usize> = (0..KEYS).filter(differs).collect();
-            let Some(key) = differing.first() else { return Ok(first.clone()) };
+            let Err(error) = books::agree(&sites).and_then(|()| self.judge(&sites)) else { return Ok(sites) };
+            // What caches tell each other is not in the order of the marks.
             if Instant::now() > deadline {
-                let each: Vec<_> = found.iter().map(|found| &found[*key]).collect();
-                let count = differing.len();
-                return Err(format!("{count} keys differ, such as {}: {each:?}", client::name(*key)).into());
+                return Err(error.into());
             }
             thread::sleep(Duration::from_millis(100));
         }
     }
 
-    fn judge(&mut self, found: &[Option<Seen>], report: &mut Report) -> Result<()> {
-        let mut ledgers: Vec<_> = self.found.iter().map(|found| Ledger::of(found.as_ref())).collect();
-        report.changes += self.clients.iter_mut().map(|client| client.tell(&mut ledgers)).sum::<usize>();
-        report.items += found.iter().flatten().count();
-        let now_secs = client::now_micros() / 1_000_000;
-        let wrong: Vec<_> = (0..KEYS)
+    fn judge(&self, sites: &[Vec<Option<Seen>>]) -> std::result::Result<(), String> {
+        let now = client::now_micros();
+        let wrong: Vec<_> = (0..keys::ALL_KEYS)
             .filter_map(|key| {
-                let error = ledgers[key].check(found[key].as_ref(), now_secs).err()?;
-                Some(format!("\n  {}: {error}; it is {:?}", client::name(key), found[key]))
+                let error = self.books.check(key, sites, now).err()?;
+                let each: Vec<_> = sites.iter().map(|found| &found[key]).collect();
+                Some(format!("\n  {}: {error}; it is {each:?}", keys::name(key)))
             })
             .collect();
         if wrong.is_empty() {
             return Ok(());
         }
         let (count, first) = (wrong.len(), wrong.iter().take(10).map(String::as_str).collect::<String>());
-        Err(format!("{count} keys are not as clients were told, such as{first}").into())
+        Err(format!("{count} keys are not as clients were told, such as{first}"))
     }
-}
-
-/// Whether two sites show the same of a key, but for what expires while they are asked.
-fn are_same(one: &[Option<Seen>], other: &[Option<Seen>], key: usize) -> bool {
-    match (&one[key], &other[key]) {
-        (Some(one), Some(other)) => {
-            let exptimes = match (one.exptime_secs, other.exptime_secs) {
-                (Some(one), Some(other)) => one.abs_diff(other) <= 2,
-                (one, other) => one == other,
-            };
-            exptimes && (&one.value, one.flags, one.version) == (&other.value, other.flags, other.version)
-        }
-        (one, other) => one == other,
-    }
-}
-
-/// Lets links and sites fail for so long.
-fn break_things(
-    cluster: &mut Cluster<'_>,
-    random: &mut fastrand::Rng,
-    length: Duration,
-    report: &mut Report,
-) -> Result<()> {
-    let end = Instant::now() + length;
-    // What comes back, and when.
-    let mut down: Vec<(usize, Instant)> = Vec::new();
-    let mut paused: Vec<(usize, Instant)> = Vec::new();
-    while Instant::now() < end {
-        thread::sleep(Duration::from_millis(random.u64(30..500)));
-        let now = Instant::now();
-        for (site, _) in down.extract_if(.., |(_, until)| *until <= now) {
-            cluster.start_site(site)?;
-        }
-        for (site, _) in paused.extract_if(.., |(_, until)| *until <= now) {
-            cluster.pause(site, false)?;
-        }
-        let (site, other) = (random.usize(..cluster.sites()), random.usize(..cluster.sites()));
-        let link = Link::ALL[random.usize(..Link::ALL.len())];
-        let until = now + Duration::from_millis(random.u64(..1_500));
-        match random.u8(..10) {
-            0..4 => cluster.link(site, other).set(link),
-            4..6 => cluster.set_links_of(site, link),
-            6 => cluster.link(site, other).reset(),
-            7 if paused.is_empty() => {
-                cluster.pause(site, true)?;
-                paused.push((site, until));
-            }
-            7 => {}
-            _ => {
-                cluster.kill(site)?;
-                report.kills += 1;
-                down.push((site, until));
-            }
-        }
-        report.faults += 1;
-    }
-    Ok(())
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rounds, changes, items, conflicts, kills, faults, heal_max } = self;
+        let Self { rounds, changes, items, conflicts, cached, kills, joins, faults, .. } = self;
+        let (healed_millis, [memory_mib, disk_mib]) = (self.heal_max.as_millis(), self.sizes_mib_max);
         write!(
             f,
-            "{rounds} rounds, {changes} changes, {kills} deaths, {faults} faults, {conflicts} conflicts; no key \
-             differs, {items} items are as clients were told; together again in {} ms at most",
-            heal_max.as_millis()
+            "{rounds} rounds, {changes} changes, {kills} deaths, {faults} faults, {joins} removals, {conflicts} \
+             conflicts; no key differs, {items} items are as clients were told, and {cached} in caches; together \
+             again in {healed_millis} ms, memory {memory_mib} MiB, disk {disk_mib} MiB at most"
         )
     }
 }
 
-/// That all clients change.
-pub const KEYS: usize = 10_000;
-/// Namespaces, each of which is flushed by itself.
-const PREFIXES: usize = 8;
 const CLIENTS_OF_A_SITE: usize = 2;
 /// Then all begins anew.
 const ROUNDS_OF_A_CLUSTER: usize = 5;
 /// For an event, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Of the log, for sites that are away: more than a round writes, and less.
+const LOG_MIB: u64 = 1024;
+const LITTLE_LOG_MIB: u64 = 4;

@@ -8,14 +8,16 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::ledger::{Content, Ledger, Micros, Seen};
-use super::{KEYS, PREFIXES, Step};
+use super::books::Books;
+use super::keys::{ALL_KEYS, ALL_PREFIXES, KEYS, home_of, is_cached, is_short_lived, name, prefix_name};
+use super::ledger::{Content, Micros};
 use crate::Result;
 use crate::wire::Wire;
 
 /// A client. It lives on when its site dies.
 pub(super) struct Client {
     id: u64,
+    site: usize,
     random: fastrand::Rng,
     /// What was acknowledged so shortly before a death may be lost.
     may_lose: Duration,
@@ -27,25 +29,27 @@ pub(super) struct Client {
 }
 
 /// A change that was or may have been carried out.
-struct Change {
-    of: Keys,
-    what: What,
-    sent: Micros,
+pub(super) struct Change {
+    pub(super) of: Keys,
+    pub(super) what: What,
+    pub(super) sent: Micros,
     /// When it was answered, or given up.
-    done: Micros,
+    pub(super) done: Micros,
+    /// Of its exptime, in seconds.
+    pub(super) ttl_secs: Option<u64>,
     /// Whether it must be there.
-    is_promised: bool,
+    pub(super) is_promised: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Keys {
+pub(super) enum Keys {
     One(usize),
     Prefix(usize),
     All,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+pub(super) enum What {
     /// The version, once it is known.
     Write(Content, Option<u64>),
     Remove,
@@ -57,16 +61,17 @@ enum What {
 struct Request {
     of: Keys,
     what: What,
-    exptime_secs: Option<u64>,
+    ttl_secs: Option<u64>,
     /// It is carried out only if the item has this version.
     compares: Option<u64>,
     has_value: bool,
 }
 
 impl Client {
-    pub(super) fn new(id: u64, seed: u64, may_lose: Duration) -> Self {
+    pub(super) fn new(id: u64, site: usize, seed: u64, may_lose: Duration) -> Self {
         Self {
             id,
+            site,
             random: fastrand::Rng::with_seed(seed ^ (id << 32)),
             may_lose,
             writes: 0,
@@ -78,14 +83,14 @@ impl Client {
 
     /// Changes keys until it is over, at the site that has this address while it runs.
     pub(super) fn run(&mut self, address: &Mutex<Option<SocketAddr>>, is_over: &AtomicBool) -> Result<()> {
-        let mut exptimes = Vec::new();
+        let mut bytes = Vec::new();
         while !is_over.load(Relaxed) {
             let address = *address.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(mut wire) = address.and_then(|address| Wire::connect(address).ok()) else {
                 thread::sleep(Duration::from_millis(5));
                 continue;
             };
-            while !is_over.load(Relaxed) && self.burst(&mut wire, &mut exptimes) {}
+            while !is_over.load(Relaxed) && self.burst(&mut wire, &mut bytes) {}
             if let Some(trouble) = self.trouble.take() {
                 return Err(trouble.into());
             }
@@ -104,7 +109,7 @@ impl Client {
         let is_sent = wire.send(bytes).is_ok();
         let mut requests = requests.into_iter();
         while let Some(request) = requests.next() {
-            let reply = if is_sent { Self::reply(wire) } else { Err("not sent".into()) };
+            let reply = if is_sent { reply(wire) } else { Err("not sent".into()) };
             match reply {
                 Ok(reply) => {
                     if let Err(trouble) = self.judge(request, &reply, sent) {
@@ -125,6 +130,9 @@ impl Client {
 
     fn draw(&mut self, text: &mut String) -> Request {
         let random = &mut self.random;
+        if random.u8(..10) == 0 {
+            return self.draw_cached(text);
+        }
         // Half of all on a few keys.
         let among = if random.bool() { KEYS / 50 } else { KEYS };
         let key = random.usize(..among);
@@ -134,7 +142,6 @@ impl Client {
             _ if is_short_lived(key) => Some(random.u64(1..4)),
             _ => Some(1_000 + 100 * random.u64(..50)),
         };
-        let exptime_secs = ttl_secs.map(|ttl| now_micros() / 1_000_000 + ttl);
         let ttl = ttl_secs.unwrap_or(0);
         let flags = random.u32(..1_000);
         self.writes += 1;
@@ -143,13 +150,12 @@ impl Client {
         let value = format!("{}{unique:08}", self.id + 1);
         let length = value.len();
         let whole = |flags| Content { value: value.clone().into(), is_whole: true, flags };
-        let request =
-            |what| Request { of: Keys::One(key), what, exptime_secs, compares: None, has_value: false };
+        let request = |what| Request { of: Keys::One(key), what, ttl_secs, compares: None, has_value: false };
         let (line, request) = match random.u32(..200_000) {
             0 => ("flush_all\r\n".to_owned(), Request { of: Keys::All, ..request(What::Remove) }),
             1..5 => {
-                let prefix = random.usize(..PREFIXES);
-                let line = format!("flush_prefix p{prefix}:\r\n");
+                let prefix = random.usize(..ALL_PREFIXES);
+                let line = format!("flush_prefix {}\r\n", prefix_name(prefix));
                 (line, Request { of: Keys::Prefix(prefix), ..request(What::Remove) })
             }
             5..40_000 => (format!("md {name}\r\n"), request(What::Remove)),
@@ -158,12 +164,12 @@ impl Client {
                 let content = Content { value: Vec::new(), is_whole: false, flags: None };
                 let line = format!("ma {name} c v D{}\r\n", random.u8(1..10));
                 let request = request(What::Write(content, None));
-                (line, Request { has_value: true, exptime_secs: None, ..request })
+                (line, Request { has_value: true, ttl_secs: None, ..request })
             }
             80_000..90_000 => {
                 let content = Content { is_whole: false, ..whole(None) };
                 let line = format!("ms {name} {length} MA c\r\n{value}\r\n");
-                (line, Request { exptime_secs: None, ..request(What::Write(content, None)) })
+                (line, Request { ttl_secs: None, ..request(What::Write(content, None)) })
             }
             90_000..100_000 => {
                 let line = format!("ms {name} {length} ME c F{flags} T{ttl}\r\n{value}\r\n");
@@ -187,14 +193,23 @@ impl Client {
         request
     }
 
-    /// Words of the line, and the value behind it.
-    fn reply(wire: &mut Wire) -> Result<(Vec<String>, Vec<u8>)> {
-        let words: Vec<String> = wire.line()?.split(' ').map(str::to_owned).collect();
-        let value = match words.as_slice() {
-            [code, length, ..] if code == "VA" => wire.value(length.parse()?)?,
-            _ => Vec::new(),
+    /// Of a key that is kept in memory.
+    fn draw_cached(&mut self, text: &mut String) -> Request {
+        let key = self.random.usize(KEYS..ALL_KEYS);
+        let name = name(key);
+        self.writes += 1;
+        let value = format!("{}{:08}", self.id + 1, self.writes);
+        let (line, what) = match self.random.u8(..10) {
+            0..3 => (format!("md {name}\r\n"), What::Remove),
+            3..6 => (format!("mg {name} v\r\n"), What::Get),
+            _ => {
+                let line = format!("ms {name} {}\r\n{value}\r\n", value.len());
+                let content = Content { value: value.into(), is_whole: true, flags: None };
+                (line, What::Write(content, None))
+            }
         };
-        Ok((words, value))
+        let _ = text.write_str(&line);
+        Request { of: Keys::One(key), what, ttl_secs: None, compares: None, has_value: false }
     }
 
     fn judge(
@@ -205,17 +220,26 @@ impl Client {
     ) -> std::result::Result<(), String> {
         let (Some(code), of) = (words.first(), request.of) else { return Ok(()) };
         let version = words.iter().find_map(|word| word.strip_prefix('c')?.parse::<u64>().ok());
+        let is_elsewhere = self.is_elsewhere(of);
         let wrong = |what: &str| Err(format!("client {}: {what}: {of:?} is answered {words:?}", self.id));
         match code.as_str() {
             "HD" | "VA" | "OK" => {}
             "NF" | "NS" | "EN" | "EX" | "NOT_FOUND" => return Ok(()),
             // Letters do not come up, but an appended number may be too long.
             "CLIENT_ERROR" if request.has_value => return Ok(()),
+            "SERVER_ERROR" if is_elsewhere && words[1] == "home" => {
+                // "home site did not answer and may have run this", or it has not.
+                if words[3] == "did" {
+                    self.give_up(request, sent, now_micros());
+                }
+                return Ok(());
+            }
             _ => return wrong("an error"),
         }
         if let (Keys::One(key), Some(version)) = (of, version) {
             let before = self.versions.insert(key, version).unwrap_or(0);
-            if version < before {
+            // What the home answers may be ahead of what is here.
+            if version < before && !is_elsewhere {
                 return wrong(&format!("its version was {before} before"));
             }
             if request.compares.is_some_and(|compared| version <= compared) {
@@ -224,7 +248,7 @@ impl Client {
         }
         match &mut request.what {
             What::Get => return Ok(()),
-            What::Write(_, None) if version.is_none() => return wrong("no version"),
+            What::Write(_, None) if version.is_none() && !is_in_cache(of) => return wrong("no version"),
             What::Write(content, known) => {
                 *known = version;
                 if request.has_value {
@@ -233,25 +257,28 @@ impl Client {
             }
             What::Remove | What::Touch => {}
         }
-        self.note(request, sent, now_micros(), true);
+        // With durability interval the home's death may have lost it, of which this client hears nothing.
+        let is_promised = !is_elsewhere || self.may_lose.is_zero();
+        self.note(request, sent, now_micros(), is_promised);
         Ok(())
     }
 
     fn give_up(&mut self, request: Request, sent: Micros, done: Micros) {
         if !matches!(request.what, What::Get) {
+            // What is on its way to a home may be run later.
+            let done = if self.is_elsewhere(request.of) { LATER } else { done };
             self.note(request, sent, done, false);
         }
     }
 
+    /// True if another site is the home.
+    fn is_elsewhere(&self, of: Keys) -> bool {
+        matches!(of, Keys::One(key) if home_of(key).is_some_and(|home| home != self.site))
+    }
+
     fn note(&mut self, request: Request, sent: Micros, done: Micros, is_promised: bool) {
-        let Request { of, what, exptime_secs, .. } = request;
-        if let (Keys::One(_), Some(exptime)) = (of, exptime_secs) {
-            // An expiry of its own, whatever becomes of the change.
-            self.changes.push(Change { of, what: What::Touch, sent: exptime, done, is_promised });
-        }
-        if !matches!(what, What::Touch) {
-            self.changes.push(Change { of, what, sent, done, is_promised });
-        }
+        let Request { of, what, ttl_secs, .. } = request;
+        self.changes.push(Change { of, what, sent, done, ttl_secs, is_promised });
     }
 
     /// The site may have died: what was acknowledged a short time ago is not promised.
@@ -265,112 +292,15 @@ impl Client {
     }
 
     /// How many changes there were, and what is known from them.
-    pub(super) fn tell(&mut self, ledgers: &mut [Ledger]) -> usize {
+    pub(super) fn tell(&mut self, books: &mut Books) -> usize {
         let changes = std::mem::take(&mut self.changes);
-        let count = changes.len();
-        for change in changes {
-            match change.of {
-                Keys::One(key) => change.tell(&mut ledgers[key]),
-                Keys::Prefix(prefix) => {
-                    ledgers.iter_mut().skip(prefix).step_by(PREFIXES).for_each(|ledger| change.tell(ledger))
-                }
-                Keys::All => ledgers.iter_mut().for_each(|ledger| change.tell(ledger)),
-            }
-        }
-        count
+        changes.iter().for_each(|change| books.note(change));
+        changes.len()
     }
 }
 
-impl Change {
-    fn tell(&self, ledger: &mut Ledger) {
-        match &self.what {
-            What::Write(content, Some(version)) => ledger.write(*version, content.clone(), self.is_promised),
-            What::Write(content, None) => ledger.write_unanswered(content.clone(), self.sent, self.done),
-            What::Remove => ledger.remove(self.sent, self.done, self.is_promised),
-            What::Touch => ledger.expire_at(self.sent),
-            What::Get => {}
-        }
-    }
-}
-
-/// What a site has of each key.
-pub(super) fn look(address: SocketAddr) -> Result<Vec<Option<Seen>>> {
-    let mut wire = Wire::connect(address)?;
-    let mut seen = Vec::new();
-    for first in (0..KEYS).step_by(100) {
-        let keys = first..(first + 100).min(KEYS);
-        let requests: String = keys.clone().map(|key| format!("mg {} c f t v\r\n", name(key))).collect();
-        wire.send(requests.as_bytes())?;
-        for _ in keys {
-            let (words, value) = Client::reply(&mut wire)?;
-            if words == ["EN"] {
-                seen.push(None);
-                continue;
-            }
-            let [_, _, cas, flags, ttl] = words.as_slice() else { return Err(format!("{words:?}").into()) };
-            let ttl: i64 = ttl[1..].parse()?;
-            let exptime_secs = u64::try_from(ttl).ok().map(|ttl| now_micros() / 1_000_000 + ttl);
-            seen.push(Some(Seen {
-                value,
-                flags: flags[1..].parse()?,
-                version: cas[1..].parse()?,
-                exptime_secs,
-            }));
-        }
-    }
-    Ok(seen)
-}
-
-/// Sets a mark of this round, which is in the log of the site behind all that came before.
-pub(super) fn mark(address: SocketAddr, site: usize, round: Step) -> Result<()> {
-    let mut wire = Wire::connect(address)?;
-    wire.send(format!("set mark{site} 0 0 20\r\n{round:020}\r\n").as_bytes())?;
-    match wire.line()?.as_str() {
-        "STORED" => Ok(()),
-        reply => Err(format!("the mark is answered {reply}").into()),
-    }
-}
-
-/// Whether the site has everybody's mark of this round.
-pub(super) fn has_marks(address: SocketAddr, sites: usize, round: Step) -> Result<bool> {
-    let mut wire = Wire::connect(address)?;
-    for site in 0..sites {
-        wire.send(format!("mg mark{site} v\r\n").as_bytes())?;
-        let (_, value) = Client::reply(&mut wire)?;
-        if value != format!("{round:020}").as_bytes() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// `stats replication`.
-pub(super) fn figures(address: SocketAddr) -> Result<String> {
-    let mut wire = Wire::connect(address)?;
-    wire.send(b"stats replication\r\n")?;
-    let mut figures = String::new();
-    loop {
-        let line = wire.line()?;
-        let Some(figure) = line.strip_prefix("STAT ") else { return Ok(figures) };
-        figures += &format!("{figure}\n");
-    }
-}
-
-/// One of them, added up over all peers.
-pub(super) fn figure(address: SocketAddr, suffix: &str) -> Result<u64> {
-    let figures = figures(address)?;
-    let values =
-        figures.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| name.ends_with(suffix));
-    Ok(values.map(|(_, value)| value.parse::<u64>()).sum::<std::result::Result<_, _>>()?)
-}
-
-pub(super) fn name(key: usize) -> String {
-    format!("p{}:key{key}", key % PREFIXES)
-}
-
-/// These have expiries that come while the test looks.
-pub(super) fn is_short_lived(key: usize) -> bool {
-    key.is_multiple_of(16)
+fn is_in_cache(of: Keys) -> bool {
+    matches!(of, Keys::One(key) if is_cached(key))
 }
 
 pub(super) fn now_micros() -> Micros {
@@ -378,5 +308,17 @@ pub(super) fn now_micros() -> Micros {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Words of a line, and the value behind it.
+pub(super) fn reply(wire: &mut Wire) -> Result<(Vec<String>, Vec<u8>)> {
+    let words: Vec<String> = wire.line()?.split(' ').map(str::to_owned).collect();
+    let value = match words.as_slice() {
+        [code, length, ..] if code == "VA" => wire.value(length.parse()?)?,
+        _ => Vec::new(),
+    };
+    Ok((words, value))
+}
+
 /// Requests at once, at most.
 const BURST: usize = 64;
+/// A moment after the test.
+const LATER: Micros = 1 << 60;

@@ -45,8 +45,8 @@ pub(super) struct Ledger {
     /// Without a reply: from when to when they were on their way.
     unanswered: Vec<(Content, Micros, Micros)>,
     removals: Vec<Removal>,
-    /// That were said, by any command.
-    exptimes_secs: Vec<u64>,
+    /// That were said, by any command: the first and the last second that it may have meant.
+    exptimes_secs: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl Ledger {
         if let Some(seen) = seen {
             let content = Content { value: seen.value.clone(), is_whole: true, flags: Some(seen.flags) };
             ledger.writes.insert(seen.version, (content, true));
-            ledger.exptimes_secs.extend(seen.exptime_secs);
+            ledger.exptimes_secs.extend(seen.exptime_secs.map(|exptime| (exptime, exptime)));
         }
         ledger
     }
@@ -82,8 +82,9 @@ impl Ledger {
         self.removals.push(Removal { from, to, is_promised });
     }
 
-    pub(super) fn expire_at(&mut self, exptime_secs: u64) {
-        self.exptimes_secs.push(exptime_secs);
+    /// A time to live was said, which counts from when the site reads it: that may be long after it was sent.
+    pub(super) fn expire_between(&mut self, first_secs: u64, last_secs: u64) {
+        self.exptimes_secs.push((first_secs, last_secs));
     }
 
     /// Compares with what all sites have. Errors: what is wrong with it.
@@ -125,18 +126,25 @@ impl Ledger {
             return Err(format!("nobody has written that; with its version {written:?}"));
         }
         match seen.exptime_secs {
-            Some(exptime) if !self.exptimes_secs.iter().any(|said| said.abs_diff(exptime) <= 2) => {
+            Some(exptime) if !self.has_said(exptime) => {
                 Err(format!("nobody has said that it expires at {exptime}: {:?}", self.exptimes_secs))
             }
             _ => Ok(()),
         }
     }
 
+    fn has_said(&self, exptime_secs: u64) -> bool {
+        let is_it = |(first, last): &(u64, u64)| {
+            (first.saturating_sub(CLOCK_SECS)..=last + CLOCK_SECS).contains(&exptime_secs)
+        };
+        self.exptimes_secs.iter().any(is_it)
+    }
+
     fn check_absence(&self, newest: Option<u64>, now_secs: u64) -> Result<(), String> {
         let Some(newest) = newest else { return Ok(()) };
         let moment = micros_of(newest);
         if self.removals.iter().any(|removal| removal.to + SLACK_MICROS >= moment)
-            || self.exptimes_secs.iter().any(|exptime| *exptime <= now_secs + 2)
+            || self.exptimes_secs.iter().any(|(first, _)| *first <= now_secs + CLOCK_SECS)
         {
             return Ok(());
         }
@@ -159,7 +167,9 @@ pub(super) fn micros_of(version: u64) -> Micros {
 const EPOCH_MICROS: Micros = 1_735_689_600_000_000;
 const STEP_MICROS: Micros = 125;
 /// How far a version may be ahead of the clock: that of a key that changes faster than there are steps.
-const SLACK_MICROS: Micros = 20_000;
+pub(super) const SLACK_MICROS: Micros = 20_000;
+/// Two clocks of whole seconds, one of which was read to make an exptime, and the other to show it.
+const CLOCK_SECS: u64 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -225,11 +235,25 @@ mod tests {
     fn an_expiry_is_one_that_was_said() {
         let mut ledger = Ledger::default();
         ledger.write(version(T), content("old"), true);
-        ledger.expire_at(5_000);
+        ledger.expire_between(5_000, 5_000);
         let expiring = |at| Some(Seen { exptime_secs: Some(at), ..seen("old", T) });
         assert_eq!(ledger.check(expiring(5_001).as_ref(), 0), Ok(()));
         assert!(ledger.check(expiring(5_100).as_ref(), 0).is_err());
         assert!(ledger.check(None, 4_000).is_err());
         assert_eq!(ledger.check(None, 5_000), Ok(()));
+    }
+
+    /// `mg key T100`, in a queue for five seconds: the time to live begins at its end.
+    #[test]
+    fn a_time_to_live_counts_from_when_it_is_read() {
+        let mut ledger = Ledger::default();
+        ledger.write(version(T), content("old"), true);
+        ledger.expire_between(5_000, 5_005);
+        for (exptime, is_said) in
+            [(4_997, false), (4_998, true), (5_003, true), (5_007, true), (5_008, false)]
+        {
+            let seen = Seen { exptime_secs: Some(exptime), ..seen("old", T) };
+            assert_eq!(ledger.check(Some(&seen), 0).is_ok(), is_said, "{exptime}");
+        }
     }
 }

@@ -346,6 +346,13 @@ impl Members {
         (copy, false)
     }
 
+    /// A copy for this site was begun by an earlier process, and the site's standing has been the same since.
+    pub fn resume_copy(&mut self, site: u8, copy: CopyExtent) {
+        if let Some(member) = self.others.get_mut(&site) {
+            member.copy = Some(copy);
+        }
+    }
+
     /// The position to append when a site has taken its copy whole.
     pub fn joined(&self, site: u8) -> Option<Position> {
         let position = self.position(site).filter(|position| position.standing == Standing::Joining)?;

@@ -285,7 +285,11 @@ impl Shared {
         }
         // 0 is now; a past time is, too.
         let at = self.clock.expiry(exptime, now);
-        engine.flush(now, if at.is_past(now) { None } else { at.secs() })
+        let due = if at.is_past(now) { None } else { at.secs() };
+        if let Some(ring) = self.ring.as_ref().filter(|_| due.is_none()) {
+            ring.refuse_older(number);
+        }
+        engine.flush(now, due)
     }
 
     /// Look-ups of keys of the default namespace that hit and missed, since the start or the last reset.

@@ -1,7 +1,7 @@
 //! Notes of the own log: how far this site is, and how far it is in the others' logs.
 
 use larder_replication::entry::Beat;
-use larder_replication::members::{Cursor, Position, Standing};
+use larder_replication::members::{CopyExtent, Cursor, Position, Standing};
 use larder_store::NOTE_BYTES_MAX;
 
 /// The name of the note of the last beat.
@@ -11,6 +11,7 @@ pub(super) const OWN: &[u8] = b"replication/own";
 /// The name of the note that this site has heard all others once, or was the first: its value says nothing.
 pub(super) const READY: &[u8] = b"replication/ready";
 const COPY: &[u8] = b"replication/copy/";
+const COPY_FOR: &[u8] = b"replication/copy-for/";
 const POSITION: &[u8] = b"replication/site/";
 
 /// The name of the note of another site's position.
@@ -48,6 +49,30 @@ pub(super) fn name_of_copy(site: u8) -> Vec<u8> {
 /// The site whose copy a note of this name is about.
 pub(super) fn site_of_copy(name: &[u8]) -> Option<u8> {
     std::str::from_utf8(name.strip_prefix(COPY)?).ok()?.parse().ok()
+}
+
+/// The name of the note of the copy of this site that another one takes.
+pub(super) fn name_of_copy_for(site: u8) -> Vec<u8> {
+    [COPY_FOR, site.to_string().as_bytes()].concat()
+}
+
+/// The site for which the copy is that a note of this name is about.
+pub(super) fn site_of_copy_for(name: &[u8]) -> Option<u8> {
+    std::str::from_utf8(name.strip_prefix(COPY_FOR)?).ok()?.parse().ok()
+}
+
+pub(super) fn encode_extent(copy: &CopyExtent) -> Vec<u8> {
+    let CopyExtent { start, horizon, others } = copy;
+    let numbers = [start, horizon].map(|number| number.to_le_bytes());
+    others.iter().fold(numbers.concat(), |bytes, position| [bytes, encode_position(position)].concat())
+}
+
+/// `None`: there is no copy.
+pub(super) fn decode_extent(bytes: &[u8]) -> Option<CopyExtent> {
+    let (numbers, others) = bytes.split_at_checked(16)?;
+    let [start, horizon] = numbers_of(numbers)?;
+    let others = others.chunks(POSITION_BYTES).map(decode_position).collect::<Option<_>>()?;
+    Some(CopyExtent { start, horizon, others })
 }
 
 /// `None`: it is too long for a note.
@@ -123,6 +148,9 @@ fn numbers_of<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     <[[u8; 8]; N]>::try_from(numbers).ok().map(|numbers| numbers.map(u64::from_le_bytes))
 }
 
+/// Two bytes and six numbers.
+const POSITION_BYTES: usize = 50;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,7 +165,16 @@ mod tests {
             let bytes = encode_position(&position);
             assert_eq!(decode_position(&bytes), Some(position));
             assert_eq!(decode_position(&bytes[1..]), None);
+            let extent = CopyExtent { start: 10, horizon: 11, others: vec![position; 7] };
+            let bytes = encode_extent(&extent);
+            assert!(bytes.len() <= NOTE_BYTES_MAX);
+            assert_eq!((decode_extent(&bytes), decode_extent(&bytes[1..])), (Some(extent), None));
         }
+        assert_eq!(decode_extent(b""), None);
+        assert_eq!(
+            (site_of_copy_for(&name_of_copy_for(7)), site_of_copy(&name_of_copy_for(7))),
+            (Some(7), None)
+        );
         assert_eq!(decode_beat(&encode_beat(&beat)), Some(beat));
         let position = b"here".to_vec();
         let copy = TakenCopy { incarnation: 1, start: 2, bytes: 4, named: 5, named_id: 6, position };

@@ -210,6 +210,9 @@ impl Served<'_> {
                 let (start, position) = interrupted.unzip();
                 let (extent, is_continued) = site.members().begin_copy(puller, start, site.extent());
                 let position = position.filter(|_| is_continued).unwrap_or_default();
+                if !is_continued {
+                    site.keep_copy_for(puller, &extent);
+                }
                 tracing::info!(site = puller, sequence = extent.start, is_continued, "a copy begins");
                 let whole_bytes = site.store.stats().live_bytes;
                 publisher.copy_begun(CopyStart { extent, whole_bytes, position });

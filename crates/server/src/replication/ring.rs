@@ -69,6 +69,8 @@ struct Shard {
     /// By the hash of the key, of marks that have a version.
     newest: HashMap<u64, u64>,
     highest_version: u64,
+    /// By the number of the namespace: what other sites changed before this version was flushed here.
+    flushed_versions: Box<[u64]>,
 }
 
 /// A change.
@@ -114,8 +116,11 @@ impl Ring {
         }
         // Without random numbers nothing of a server works; the time of the start tells two rings apart as well.
         let incarnation = random::bytes().map_or_else(|_| unix_micros(), u64::from_le_bytes).max(1);
-        let shard =
-            |_| Mutex::new(Shard { lost: vec![0; told.len()].into(), dropped: 0, ..Shard::default() });
+        let none: Box<[u64]> = vec![0; told.len()].into();
+        let shard = |_| {
+            let (lost, flushed_versions) = (none.clone(), none.clone());
+            Mutex::new(Shard { lost, flushed_versions, ..Shard::default() })
+        };
         let shards = (0..SHARDS).map(shard).collect();
         Some(Self {
             incarnation,
@@ -157,6 +162,21 @@ impl Ring {
         }
     }
 
+    /// This site is about to flush a namespace. Values that are older, and on their way here, come too late from now
+    /// on.
+    pub(crate) fn refuse_older(&self, number: u8) {
+        if self.told(number) != Told::Values {
+            return;
+        }
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let version = shard.next_version(self.site);
+            if let Some(flushed) = shard.flushed_versions.get_mut(usize::from(number)) {
+                *flushed = version;
+            }
+        }
+    }
+
     /// Applies another site's change of a key, unless a newer one is known. `apply`: false if it has to be tried again,
     /// which is not done here, since workers may wait for the shard. `None`: try again. `Some(false)`: it is outdated.
     pub(super) fn apply(
@@ -170,7 +190,8 @@ impl Ring {
             return apply().then_some(true);
         }
         let mut shard = self.shard(hash);
-        if shard.newest.get(&hash).is_some_and(|newest| *newest >= version) {
+        let newest = shard.newest.get(&hash).max(shard.flushed_versions.get(usize::from(number)));
+        if newest.is_some_and(|newest| *newest >= version) {
             return Some(false);
         }
         if !apply() {
@@ -391,5 +412,19 @@ mod tests {
         ring.note(1, 5, gone(b"a"));
         let Read::Marks(marks, 3) = ring.read(5, 1, usize::MAX) else { panic!("two marks") };
         assert!(matches!(marks[0].change, Change::Applied) && marks[1].version > own + 256);
+    }
+
+    #[test]
+    fn what_a_flush_should_have_met_comes_too_late() {
+        let ring = ring("\"values\"");
+        ring.note(1, 5, gone(b"a"));
+        let Read::Marks(marks, 1) = ring.read(5, 0, usize::MAX) else { panic!("one mark") };
+        let before = marks[0].version + 256;
+        ring.refuse_older(1);
+        assert_eq!(ring.apply(1, 6, before - 512, || panic!("it was flushed")), Some(false));
+        assert_eq!(ring.apply(2, 6, before - 512, || true), Some(true), "another namespace");
+        ring.note(1, 7, gone(b"b"));
+        let Read::Marks(marks, 1) = ring.read(7, 0, usize::MAX) else { panic!("one mark") };
+        assert_eq!(ring.apply(1, 8, marks[0].version + 256, || true), Some(true), "it is newer");
     }
 }

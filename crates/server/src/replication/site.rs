@@ -11,7 +11,7 @@ use larder_policy::NAMESPACES_MAX;
 use larder_replication::compare::Votes;
 use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
-use larder_replication::members::{Cursor, Members, Position};
+use larder_replication::members::{CopyExtent, Cursor, Members, Position};
 use larder_replication::version::{unix_micros_of, unix_secs_of, version_at};
 use larder_replication::wire::Token;
 use larder_store::commit::{Change, Journal, Kind, Outcome};
@@ -138,7 +138,12 @@ impl Site {
             .filter(|_| !is_restored)
             .filter_map(|(name, bytes)| Some((note::site_of_copy(name)?, note::decode_copy(bytes)?)))
             .collect();
-        let members = Members::new(settings.site, beat, positions.iter().copied(), 0);
+        let mut members = Members::new(settings.site, beat, positions.iter().copied(), 0);
+        for (name, bytes) in store.notes().iter().filter(|_| !is_restored) {
+            if let (Some(site), Some(copy)) = (note::site_of_copy_for(name), note::decode_extent(bytes)) {
+                members.resume_copy(site, copy);
+            }
+        }
         store
             .retain(Retention {
                 log_after_sequence: 0,
@@ -305,6 +310,10 @@ impl Site {
     pub(super) fn keep_standing(&self, position: Position) -> u64 {
         let mut live = lock(&self.live);
         let known = live.get(&position.site).copied().unwrap_or(position);
+        if known.standing != position.standing {
+            // A copy of before is of no use.
+            self.submit_note(&note::name_of_copy_for(position.site), b"", false);
+        }
         let position = Position { cursor: known.cursor, beat: known.beat, ..position };
         live.insert(position.site, position);
         self.keep(position)
@@ -347,6 +356,11 @@ impl Site {
         {
             self.submit_note(&note::name_of_copy(site), &bytes, false);
         }
+    }
+
+    /// Notes that another site takes a copy of this one, so that it can go on with it after a restart of this one.
+    pub(super) fn keep_copy_for(&self, site: u8, copy: &CopyExtent) {
+        self.submit_note(&note::name_of_copy_for(site), &note::encode_extent(copy), false);
     }
 
     /// Where the keys are kept that the copy of another site has named.

@@ -123,6 +123,24 @@ fn values_are_told_once() {
     assert_eq!((one.stat("2:caches_told"), other.stat("1:caches_told")), (7, 1));
 }
 
+/// A value is on its way here while this site flushes: it was stored before, and stays away.
+#[test]
+fn a_flush_meets_what_is_on_its_way() {
+    let cluster = sites();
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    // So that the value is told before the flush is known.
+    cluster.set_links(Link::Slow);
+    for number in 0..5 {
+        let (late, mark) = (format!("value:late{number}"), format!("value:mark{number}"));
+        set(&mut one, &late, "one");
+        assert_eq!(other.ask("flush_prefix value:\r\n"), "OK");
+        eventually(|| !has(&mut one, &late));
+        set(&mut one, &mark, "one");
+        eventually(|| has(&mut other, &mark));
+        assert!(!has(&mut other, &late), "{late} was flushed, and is back");
+    }
+}
+
 /// A short cut is resumed; after a long one, or a restart of the peer, what may be missing is flushed, no more.
 #[test]
 fn after_a_gap_nothing_outdated_is_served() {

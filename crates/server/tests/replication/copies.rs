@@ -80,6 +80,22 @@ fn a_copy_goes_on_after_a_death_of_its_taker() {
     assert!(has_all(&mut taker));
 }
 
+/// Nor when the site dies that is copied.
+#[test]
+fn a_copy_goes_on_after_a_death_of_its_source() {
+    let mut cluster = full_site();
+    let joined = cluster.start_site(1);
+    cluster.add(joined);
+    let mut taker = cluster.client(1);
+    eventually(|| taker.stat(":copied_bytes") > COPY_BYTES / 4);
+    cluster.kill(0);
+    cluster.start_again(0);
+    eventually(|| is_taken(&mut taker));
+    let copied = taker.stat(":copied_bytes");
+    assert!((COPY_BYTES..COPY_BYTES * 11 / 10).contains(&copied), "{copied} of {COPY_BYTES}");
+    assert!(has_all(&mut taker));
+}
+
 fn unix_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs()
 }

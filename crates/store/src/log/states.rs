@@ -14,6 +14,8 @@ use crate::store::{Cursor, Position};
 
 /// What a state counts for beside key and value.
 const STATE_BYTES: usize = 64;
+/// From here on a segment is read whole.
+const LIVE_SHARE_TO_READ: f64 = 0.5;
 /// What a record counts for that is not visited.
 const STEP_BYTES: usize = 1;
 
@@ -62,8 +64,10 @@ impl Scan<'_, '_> {
     /// Visits the states of a segment from `from` on. Returns where to go on, if the budget was used up before its end.
     fn visit_segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         let mut window = Window::new(segment.clone());
-        // Small steps that each read a footer first would read little else.
-        if segment.sealed.load(Acquire) && self.unreadable.is_none() {
+        // Each step reads the footer anew, which says what is worth reading: of no use where most of it is. And who
+        // passes over what is damaged takes small steps.
+        let has_footer = segment.sealed.load(Acquire) && self.unreadable.is_none();
+        if has_footer && segment.live_share() < LIVE_SHARE_TO_READ {
             return self.visit_by_footer(segment, &mut window, from);
         }
         let end = segment.data_bytes.load(Acquire);
@@ -79,6 +83,8 @@ impl Scan<'_, '_> {
                     self.left_bytes = self.left_bytes.min(left_bytes.saturating_sub(read_bytes));
                     offset + bytes
                 }
+                // It may be of no key's newest record.
+                Err(_) if has_footer => return self.visit_by_footer(segment, &mut window, offset),
                 Err(error) => {
                     self.pass(error)?;
                     match self.next_after(segment, offset)? {

@@ -1075,3 +1075,32 @@ fn a_scan_goes_on_behind_what_cannot_be_read() {
     }
     assert!(lost > 20, "{lost}");
 }
+
+/// A copy is read in pieces. If each of them read the footer of its file first, of a file of small items it would read
+/// hundreds of times what it needs.
+#[test]
+fn a_scan_reads_no_footer_where_all_is_live() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    store.retain(KEEP_ALL).expect("retains");
+    for version in 1..=300 {
+        item(&format!("key-{version}"), version, vec![version as u8; 100]).append(&store).expect("appends");
+    }
+    let name = "segment-0000000000000001";
+    let bytes =
+        crate::files::Files::open_to_read(&disk, name).and_then(|file| file.len()).expect("it is there");
+    disk.flip_bit(name, bytes - 30, 3).expect("flips");
+    let scan = |store: &crate::LogStore| {
+        let (mut cursor, mut keys) = (Cursor::new(), BTreeSet::new());
+        let mut visit = |key: &[u8], _: &KeyState, _: &[u8]| _ = keys.insert(key.to_vec());
+        while store.for_each_state(&mut cursor, 700, &mut visit)? {}
+        crate::Result::Ok(keys.len())
+    };
+    assert_eq!(scan(&store).expect("the footer is not read"), 300);
+    // Where little is live it is.
+    for version in 301..=600 {
+        let key = format!("key-{}", version - 300);
+        item(&key, version, vec![version as u8; 100]).append(&store).expect("appends");
+    }
+    assert!(scan(&store).is_err());
+}
