@@ -375,3 +375,62 @@ fn what_is_followed_is_made_durable_at_once_and_then_at_a_pace() {
     bed.put(b"key", b"fourth", false);
     assert_eq!(bed.settle(30_000), Step::IdleUntil { micros: 31_000 });
 }
+
+/// What comes within the pause after a sync for followers is durable with the next one, not with the one after that.
+#[test]
+fn what_comes_within_the_pause_goes_with_the_next_sync() {
+    let mut bed = bed(MemoryFaults::default());
+    bed.journal.follow();
+    bed.put(b"key", b"first", false);
+    bed.settle(10_000);
+    assert_eq!((bed.committer.gather_micros(10_200), bed.committer.gather_micros(11_000)), (800, 0));
+    let applied = bed.put(b"key", b"second", false);
+    bed.settle(10_500);
+    assert_eq!(bed.committer.gather_micros(10_500), 0, "it waits for the sync, not for more");
+    let submitted = bed.put(b"other", b"value", false);
+    let is_durable = |bed: &Bed, position| bed.journal.outcome(position) == Outcome::Done;
+    assert_eq!(bed.committer.step(11_000), Step::Again);
+    assert_eq!((bed.journal.is_applied(submitted), is_durable(&bed, applied)), (true, false));
+    // Under load there always is more.
+    let late = bed.put(b"other", b"late", false);
+    assert_eq!(bed.committer.step(11_000), Step::Again);
+    assert!(is_durable(&bed, submitted), "one sync for all that had come");
+    assert!(!bed.journal.is_applied(late), "the sync comes before more is taken");
+    bed.journal.unfollow();
+    assert_eq!(bed.committer.gather_micros(11_100), 0);
+}
+
+/// What cannot be appended does not keep what was appended from becoming durable.
+#[test]
+fn a_full_store_still_makes_durable_what_it_has() {
+    let mut bed = bed(MemoryFaults { fail_append: Some(3), ..MemoryFaults::default() });
+    bed.journal.follow();
+    bed.put(b"key", b"first", false);
+    bed.settle(10_000);
+    bed.put(b"key", b"second", false);
+    bed.settle(10_500);
+    bed.put(b"key", b"lost", false);
+    let Step::IdleUntil { micros } = bed.settle(11_000) else { panic!("it tries again later") };
+    assert_eq!((bed.journal.refusal(), bed.store.durable_sequence()), (Some(Refusal::Full), 1));
+    let next = bed.put(b"key", b"next", false);
+    assert_eq!(bed.committer.step(micros), Step::Again);
+    assert_eq!((bed.store.durable_sequence(), bed.journal.is_applied(next)), (2, false));
+}
+
+/// Without the hurry each wait would take a minute.
+#[test]
+fn whoever_waits_ends_the_gathering_before_it_begins_or_after() {
+    let bed = bed(MemoryFaults::default());
+    let minute = Duration::from_secs(60);
+    let since = std::time::Instant::now();
+    bed.journal.hurry();
+    bed.journal.gather(minute);
+    for _ in 0..200 {
+        std::thread::scope(|scope| {
+            let gathering = scope.spawn(|| bed.journal.gather(minute));
+            bed.journal.hurry();
+            gathering.join().unwrap();
+        });
+    }
+    assert!(since.elapsed() < minute);
+}

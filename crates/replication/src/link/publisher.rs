@@ -1,16 +1,23 @@
 //! The side that sends its log.
 
-use std::collections::VecDeque;
+mod action;
+mod admission;
+mod comparison;
+mod phase;
+
 use std::sync::Arc;
 
-use super::channel::{Action, Channel, End};
+use super::channel::{Channel, End};
 use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
-use crate::compare::{Answer, Answering, Ask, CompareRead, CompareStep, Listed, Reply, ScanRead};
-use crate::members::{CopyExtent, Cursor, Members, Standing};
+use crate::compare::Answering;
+use crate::members::CopyExtent;
 use crate::wire::{
-    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof,
-    Refusal, Role, Side, push_parts,
+    Assembly, Challenge, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof, Refusal, Role,
+    Side, push_parts,
 };
+pub use action::{CopyRead, CopyStart, LogRead, PublisherAction};
+pub use admission::{Admission, LogExtent, admit};
+use phase::{Copying, Flight, Phase, Stream};
 
 /// Serves one subscriber.
 #[derive(Debug)]
@@ -28,182 +35,6 @@ pub struct Publisher {
     durable: u64,
     /// Of a command for this site.
     assembly: Assembly,
-}
-
-/// What the caller has to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PublisherAction {
-    /// Send these bytes.
-    Send(Vec<u8>),
-    /// A subscriber asks for what follows its cursor. Answer: [`Publisher::admit`].
-    Admit {
-        /// Its site.
-        site: u8,
-        /// Of its own log: [`Members::introduced`].
-        incarnation: u64,
-        /// How much it has of this site's log.
-        cursor: Cursor,
-        /// Prefixes of the keys that it wants; none: all.
-        prefixes: Vec<Vec<u8>>,
-    },
-    /// Read the log: of each record that is durable, [`Entry::own_of_record`](crate::entry::Entry::own_of_record);
-    /// the flushes that this site made; its last beat that is durable. Answer: [`Publisher::log_read`].
-    ReadLog {
-        /// From the next sequence on.
-        after: u64,
-        /// End when the entries have so many bytes.
-        bytes_max: usize,
-    },
-    /// Begin a copy, after [`Members::joining`] is durable. Answer: [`Publisher::copy_begun`].
-    BeginCopy {
-        /// For this site.
-        site: u8,
-        /// An earlier copy of the same site, and up to where it came, if that can be continued.
-        interrupted: Option<(u64, Vec<u8>)>,
-    },
-    /// Read on. Answer: [`Publisher::copy_read`].
-    ReadCopy {
-        /// Behind this position.
-        position: Vec<u8>,
-        /// Without the states that are [obsolete](crate::state::State::is_obsolete) at this horizon, since they may be
-        /// forgotten before the copy ends; 0: all.
-        horizon: u64,
-        /// As for the log.
-        bytes_max: usize,
-    },
-    /// Do this for a comparison, before anything else of the log is read.
-    Compare(CompareStep),
-    /// The subscriber has the log up to here, durably: [`Members::note_confirmed`].
-    Confirmed {
-        /// Its site.
-        site: u8,
-        /// Of the own log.
-        sequence: u64,
-    },
-    /// The other side does not pull the log, and says this, with its body. Answer: [`Publisher::say`].
-    Side(Side, Vec<u8>),
-    /// The subscriber has its copy: make [`Members::joined`] durable before the next action.
-    CopyTaken {
-        /// Its site.
-        site: u8,
-    },
-    /// Close the connection, after what was sent.
-    Close(Closed),
-}
-
-/// Whether a subscriber gets the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// From its cursor on.
-    Log,
-    /// After a copy.
-    Copy(CopyReason),
-    /// No.
-    Refused(Refusal),
-}
-
-/// What was read from the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogRead {
-    /// Entries up to `to`, encoded; perhaps none. Durable.
-    Entries {
-        /// Of the last sequence that was looked at.
-        to: u64,
-        /// What [`Entry::encode`](crate::entry::Entry::encode) wrote.
-        body: Vec<u8>,
-    },
-    /// Cleaning has passed the position.
-    Gone,
-}
-
-/// How a copy begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyStart {
-    /// What it is of: [`Members::begin_copy`].
-    pub extent: CopyExtent,
-    /// About how many bytes all of it has.
-    pub whole_bytes: u64,
-    /// The interrupted position, if that copy is continued; else empty.
-    pub position: Vec<u8>,
-}
-
-/// A piece of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyRead {
-    /// Encoded states and flushes.
-    pub body: Vec<u8>,
-    /// Where the next piece begins; `None`: there is none.
-    pub position: Option<Vec<u8>>,
-    /// The last sequence that was appended when this was read. The piece waits until that is durable.
-    pub appended: u64,
-}
-
-#[derive(Debug)]
-enum Phase {
-    Handshake,
-    /// The subscriber may ask for the log.
-    Idle,
-    Admitting(Cursor),
-    Streaming(Stream),
-    /// The subscriber may ask for a copy.
-    CopyOffered,
-    BeginningCopy,
-    Copying(Copying),
-    /// The other side pulls no log.
-    Aside,
-}
-
-#[derive(Debug)]
-struct Stream {
-    /// The last sequence that the subscriber was told of.
-    sent: u64,
-    /// The last one that was looked at. What follows `sent` up to here is nothing to send: it waits for an entry, or
-    /// two sites that keep their cursors in their logs would tell each other of that for ever.
-    read: u64,
-    is_reading: bool,
-    flight: Flight,
-}
-
-#[derive(Debug)]
-struct Copying {
-    start: u64,
-    horizon: u64,
-    /// Where the next piece begins; `None`: all are read.
-    next: Option<Vec<u8>>,
-    /// Pieces sent.
-    number: u64,
-    is_reading: bool,
-    /// Read, and not yet durable.
-    waiting: Option<CopyRead>,
-    flight: Flight,
-}
-
-/// What was sent and is not applied yet.
-#[derive(Debug, Default)]
-struct Flight {
-    sent: VecDeque<(u64, usize)>,
-    bytes: usize,
-}
-
-impl Flight {
-    fn add(&mut self, number: u64, bytes: usize) {
-        self.sent.push_back((number, bytes));
-        self.bytes += bytes;
-    }
-
-    /// How many have fewer bytes.
-    fn below(&self, bytes: usize) -> usize {
-        self.sent.iter().filter(|(_, sent)| *sent < bytes).count()
-    }
-
-    fn land(&mut self, number: u64) {
-        while let Some(&(first, bytes)) = self.sent.front()
-            && first <= number
-        {
-            self.sent.pop_front();
-            self.bytes -= bytes;
-        }
-    }
 }
 
 impl Publisher {
@@ -377,44 +208,6 @@ impl Publisher {
         self.pump();
     }
 
-    /// The answer to [`CompareStep::Scan`].
-    pub fn compare_scanned(&mut self, read: ScanRead) {
-        let answer = self.answering.scanned(read);
-        self.answer(answer);
-    }
-
-    /// The answer to [`CompareStep::List`], and where the next list begins; `None`: there are no more.
-    pub fn compare_listed(&mut self, keys: Vec<Listed<'_>>, position: Option<Vec<u8>>) {
-        if let Some(answer) = self.answering.listed(keys, position) {
-            self.channel.send(&Message::Compared(answer));
-        }
-    }
-
-    /// The answer to [`CompareStep::Read`].
-    pub fn compare_read(&mut self, read: &CompareRead) {
-        if let Some(answer) = self.answering.read(read.count) {
-            let mut out = Vec::new();
-            push_parts(&mut out, &read.body);
-            Message::Compared(answer).encode(&mut out);
-            self.channel.act(PublisherAction::Send(out));
-        }
-    }
-
-    fn answer(&mut self, answer: Option<Answer<'static>>) {
-        if let Some(answer) = answer {
-            self.channel.send(&Message::Compared(answer));
-        }
-    }
-
-    fn receive_ask(&mut self, ask: &Ask<'_>) -> Result<(), Closed> {
-        let bytes_max = self.settings.batch_bytes;
-        match self.answering.receive(ask, bytes_max).ok_or_else(unexpected)? {
-            Reply::Send(answer) => self.answer(Some(answer)),
-            Reply::Act(step) => self.channel.act(PublisherAction::Compare(step)),
-        }
-        Ok(())
-    }
-
     /// This side ends the connection.
     pub fn stop(&mut self) {
         self.leave();
@@ -551,55 +344,8 @@ impl End for Publisher {
     }
 }
 
-impl Action for PublisherAction {
-    fn send(bytes: Vec<u8>) -> Self {
-        Self::Send(bytes)
-    }
-
-    fn close(closed: Closed) -> Self {
-        Self::Close(closed)
-    }
-}
-
-impl Copying {
-    fn is_over(&self) -> bool {
-        self.next.is_none() && !self.is_reading && self.waiting.is_none() && self.flight.sent.is_empty()
-    }
-}
-
 /// The longest command for this site.
 const ASK_BYTES_MAX: usize = 1 << 20;
-
-/// What there is of the own log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogExtent {
-    /// See [`Cursor`].
-    pub incarnation: u64,
-    /// It is whole behind this sequence.
-    pub start: u64,
-    /// It is durable up to this one.
-    pub durable: u64,
-}
-
-/// Whether a site gets the log from its cursor on.
-pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Admission {
-    let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
-    if position.standing == Standing::Removed {
-        Admission::Refused(Refusal::UnknownSite)
-    } else if position.standing == Standing::Silent {
-        Admission::Copy(CopyReason::Silent)
-    } else if position.standing != Standing::In {
-        Admission::Copy(CopyReason::Restored)
-    } else if cursor.incarnation != log.incarnation {
-        Admission::Copy(CopyReason::OtherIncarnation)
-    } else if cursor.sequence > log.durable {
-        Admission::Refused(Refusal::AheadOfLog)
-    } else if cursor.sequence < log.start {
-        Admission::Copy(CopyReason::TooFarBehind)
-    } else {
-        Admission::Log
-    }
-}
 
 /// Small batches that may be under way: a subscriber that cannot keep up with them gets fewer, larger ones.
 const SMALL_BATCHES_MAX: usize = 4;

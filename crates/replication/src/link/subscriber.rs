@@ -1,18 +1,19 @@
 //! The side that pulls the log of another site.
 
+mod action;
+mod comparison;
+mod queue;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::channel::{Action, Channel, End};
-use super::{AHEAD_MICROS_MAX, Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
-use crate::compare::{Answer, Arrived, Asking, AskingStep, Output, ScanRead};
-use crate::entry::Entries;
-use crate::members::{Cursor, Position};
-use crate::version::unix_micros_of;
-use crate::wire::{
-    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof,
-    Refusal, Role, Side,
-};
+use super::channel::{Channel, End};
+use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
+use crate::compare::Asking;
+use crate::members::Cursor;
+use crate::wire::{Assembly, Challenge, Hello, Message, PROTOCOL, PROTOCOL_MIN, Proof, Refusal, Role, Side};
+pub use action::{Batch, CopyBegun, CopyPiece, SubscriberAction};
+use queue::{Queued, Work};
 
 /// Pulls from one publisher.
 #[derive(Debug)]
@@ -32,90 +33,6 @@ pub struct Subscriber {
     applying_bytes: Option<usize>,
     /// [`SubscriberAction::Ahead`] was the last word.
     is_ahead: bool,
-}
-
-/// What the caller has to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubscriberAction {
-    /// Send these bytes.
-    Send(Vec<u8>),
-    /// Both sides know the token. Answer: [`Subscriber::subscribe`], or [`Subscriber::say`].
-    Connected {
-        /// The publisher's site.
-        site: u8,
-        /// Of its log.
-        incarnation: u64,
-    },
-    /// The log follows. If the publisher is not [in](crate::members::Standing), end the connection, and try again
-    /// later.
-    Started,
-    /// The log is of no use without a copy. If the reason is silence, this site counts anew
-    /// ([`Members::count_anew`](crate::members::Members::count_anew)). If
-    /// [`Members::trust`](crate::members::Members::trust) allows it, answer: [`Subscriber::copy`]; else end the
-    /// connection, and try again later.
-    CopyNeeded(CopyReason),
-    /// Merge these entries, and keep the cursor in the same batch. Answer: [`Subscriber::applied`], and
-    /// [`Subscriber::durable`] when it is.
-    Apply(Batch),
-    /// A copy begins.
-    CopyBegun(CopyBegun),
-    /// Merge these states. Answer: [`Subscriber::piece_applied`].
-    ApplyPiece(CopyPiece),
-    /// All pieces are applied: drop what the copy does not have, keep cursor and positions, make all durable. Answer:
-    /// [`Subscriber::copy_taken`].
-    FinishCopy,
-    /// The other side says this, with its body, on a connection that does not pull its log.
-    Side(Side, Vec<u8>),
-    /// Changes of the publisher are so far ahead of the wall clock. They wait.
-    Ahead {
-        /// Ahead of the wall clock.
-        micros: u64,
-    },
-    /// They wait no longer.
-    NoLongerAhead,
-    /// Do this for the comparison that [`Subscriber::compare`] has begun.
-    Compare(AskingStep),
-    /// Close the connection, after what was sent.
-    Close(Closed),
-}
-
-/// A part of the publisher's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// What was applied before it.
-    pub from: u64,
-    /// What is applied with it.
-    pub to: u64,
-    /// For [`Entries`], which are known to be well-formed, and the publisher's own.
-    pub body: Vec<u8>,
-    /// The publisher's wall clock when it was sent.
-    pub unix_micros: u64,
-}
-
-/// How a copy begins: see [`Message::CopyBegin`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyBegun {
-    /// The cursor that the copy ends with.
-    pub cursor: Cursor,
-    /// What the copy does not have, up to this version, is gone.
-    pub horizon: u64,
-    /// About how many bytes the whole copy has.
-    pub whole_bytes: u64,
-    /// True if the copy goes on where it was interrupted.
-    pub is_continued: bool,
-    /// How far the publisher is in other logs.
-    pub others: Vec<Position>,
-}
-
-/// A piece of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyPiece {
-    /// 1, 2, 3 and so on.
-    pub number: u64,
-    /// For [`Entries`], which are known to be well-formed.
-    pub body: Vec<u8>,
-    /// Where an interrupted copy continues after this.
-    pub position: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -145,23 +62,6 @@ enum Phase {
     Finishing,
     /// This connection pulls no log.
     Aside,
-}
-
-#[derive(Debug)]
-enum Work {
-    Batch(Batch),
-    Piece(CopyPiece),
-    /// Of a comparison.
-    List(Vec<u8>),
-    States(Vec<u8>),
-}
-
-#[derive(Debug)]
-struct Queued {
-    work: Work,
-    bytes: usize,
-    /// The highest version in it.
-    version: u64,
 }
 
 impl Subscriber {
@@ -296,110 +196,9 @@ impl Subscriber {
         }
     }
 
-    /// Begins to compare this site with the publisher, of what every site has at this horizon. False: the log does not
-    /// follow yet, the publisher cannot, this site does not keep all keys, or a comparison is under way.
-    pub fn compare(&mut self, horizon: u64, now: Now) -> bool {
-        let is_possible = self.is_pulling()
-            && self.protocol >= PROTOCOL_COMPARES
-            && self.settings.prefixes.is_empty()
-            && self.asking.is_idle();
-        if is_possible {
-            self.asking.begin(horizon);
-            self.go_on_comparing(now);
-        }
-        is_possible
-    }
-
-    /// True from [`compare`](Self::compare) to [`AskingStep::Ended`].
-    pub fn is_comparing(&self) -> bool {
-        !self.asking.is_idle()
-    }
-
-    /// The answer to [`AskingStep::Scan`].
-    pub fn compare_scanned(&mut self, read: ScanRead, now: Now) {
-        self.asking.scanned(read);
-        self.go_on_comparing(now);
-    }
-
-    /// The answer to [`AskingStep::Judge`]: the keys whose states this site asks for.
-    pub fn compare_judged(&mut self, keys: Vec<Vec<u8>>, now: Now) {
-        self.asking.judged(keys);
-        self.compared_step(now);
-    }
-
-    /// The answer to [`AskingStep::Mend`].
-    pub fn compare_mended(&mut self, now: Now) {
-        self.asking.mended();
-        self.compared_step(now);
-    }
-
     /// This side ends the connection.
     pub fn stop(&mut self) {
         self.leave();
-    }
-
-    /// The first of the queue was of a comparison, and is done.
-    fn compared_step(&mut self, now: Now) {
-        self.queued_bytes -= self.applying_bytes.take().unwrap_or(0);
-        self.work(now);
-        self.go_on_comparing(now);
-    }
-
-    /// Says and asks for what is due of a comparison.
-    fn go_on_comparing(&mut self, now: Now) {
-        self.asking.work(now.micros, self.settings.compare_bytes_per_sec);
-        while let Some(output) = self.asking.next_output() {
-            self.channel.act(match output {
-                Output::Send(bytes) => SubscriberAction::Send(bytes),
-                Output::Act(step) => SubscriberAction::Compare(step),
-            });
-        }
-    }
-
-    /// An answer of a comparison has arrived. Lists and states wait for the log before them.
-    fn receive_answer(&mut self, answer: &Answer<'_>) -> Result<(), Closed> {
-        match self.asking.receive(answer).map_err(|_| unexpected())? {
-            Arrived::Nothing => Ok(()),
-            Arrived::List(list) => self.enqueue(Work::List(list)),
-            Arrived::States => {
-                let body = self.assembly.take();
-                self.enqueue(Work::States(body))
-            }
-        }
-    }
-
-    /// The first of the queue is applied.
-    fn done(&mut self, confirmation: &Message<'_>, now: Now) {
-        self.queued_bytes -= self.applying_bytes.take().unwrap_or(0);
-        self.channel.send(confirmation);
-        self.channel.sent_micros = now.micros;
-        self.work(now);
-    }
-
-    /// Gives the first of the queue to the caller, unless it has one, or it is ahead of the clock.
-    fn work(&mut self, now: Now) {
-        if self.applying_bytes.is_some() {
-            return;
-        }
-        let Some(queued) = self.queue.front() else { return };
-        let micros = unix_micros_of(queued.version).saturating_sub(now.unix_micros);
-        let was_ahead = std::mem::replace(&mut self.is_ahead, micros > AHEAD_MICROS_MAX);
-        match (was_ahead, self.is_ahead) {
-            (false, true) => self.channel.act(SubscriberAction::Ahead { micros }),
-            (true, false) => self.channel.act(SubscriberAction::NoLongerAhead),
-            _ => {}
-        }
-        if self.is_ahead {
-            return;
-        }
-        let Some(queued) = self.queue.pop_front() else { return };
-        self.applying_bytes = Some(queued.bytes);
-        self.channel.act(match queued.work {
-            Work::Batch(batch) => SubscriberAction::Apply(batch),
-            Work::Piece(piece) => SubscriberAction::ApplyPiece(piece),
-            Work::List(list) => SubscriberAction::Compare(self.asking.judge(list)),
-            Work::States(body) => SubscriberAction::Compare(AskingStep::Mend { body }),
-        });
     }
 
     fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {
@@ -433,38 +232,6 @@ impl Subscriber {
         self.channel.peer = Some(Peer { site, incarnation });
         self.phase = Phase::Connected;
         self.channel.act(SubscriberAction::Connected { site, incarnation });
-        Ok(())
-    }
-
-    /// Checks what arrived, and queues it.
-    fn enqueue(&mut self, work: Work) -> Result<(), Closed> {
-        let nothing = Vec::new();
-        let (body, origin) = match &work {
-            Work::Batch(batch) => (&batch.body, self.channel.peer.map(|peer| peer.site)),
-            Work::Piece(piece) => (&piece.body, None),
-            Work::States(body) => (body, None),
-            Work::List(_) => (&nothing, None),
-        };
-        let mut version = 0;
-        for entry in Entries::new(body) {
-            let entry = entry.map_err(|malformed| {
-                closed(Refusal::Violation, format!("the other site sends what is no entry: {malformed}"))
-            })?;
-            if origin.is_some_and(|origin| !entry.is_of(origin)) {
-                let sentence = "the other site sends a change that another one has made";
-                return Err(closed(Refusal::Violation, sentence));
-            }
-            version = version.max(entry.highest_version());
-        }
-        // Of a comparison there is one answer at most, beside the window.
-        let is_answer = matches!(work, Work::List(_) | Work::States(_));
-        let bytes = if is_answer { 0 } else { body.len() + QUEUED_BYTES };
-        if !is_answer && self.queued_bytes > self.settings.window_bytes {
-            let sentence = "the other site sends more than it may before it is confirmed";
-            return Err(closed(Refusal::Violation, sentence));
-        }
-        self.queued_bytes += bytes;
-        self.queue.push_back(Queued { work, bytes, version });
         Ok(())
     }
 }
@@ -550,16 +317,3 @@ impl End for Subscriber {
         self.assembly.take();
     }
 }
-
-impl Action for SubscriberAction {
-    fn send(bytes: Vec<u8>) -> Self {
-        Self::Send(bytes)
-    }
-
-    fn close(closed: Closed) -> Self {
-        Self::Close(closed)
-    }
-}
-
-/// What a batch counts beside its body: less than its frame, so that the publisher counts at least as much.
-const QUEUED_BYTES: usize = 32;

@@ -140,7 +140,13 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
     loop {
         let now_micros = elapsed_micros();
         let timeout = match committer.step(now_micros) {
-            Step::Again => continue,
+            Step::Again => {
+                let gather = Duration::from_micros(committer.gather_micros(elapsed_micros()));
+                if !gather.is_zero() {
+                    persistence.journal.gather(gather);
+                }
+                continue;
+            }
             Step::Idle => IDLE_MAX,
             Step::IdleUntil { micros } => Duration::from_micros(micros.saturating_sub(now_micros)),
         };

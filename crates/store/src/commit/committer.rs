@@ -90,6 +90,8 @@ pub struct Committer {
     is_awaited: bool,
     /// When the last sync began.
     synced_micros: u64,
+    /// What had come until the pause after the last sync was over is applied.
+    has_gathered: bool,
     /// When a failed append is tried again.
     retry_micros: u64,
     batch: Vec<Change>,
@@ -115,6 +117,7 @@ impl Committer {
             unsynced_since_micros: None,
             is_awaited: false,
             synced_micros: 0,
+            has_gathered: false,
             retry_micros: 0,
             batch: Vec::new(),
             floor_kept: 0,
@@ -149,7 +152,7 @@ impl Committer {
 
     /// Makes durable all that was applied, regardless of the interval. False: the store has become read-only.
     pub fn sync(&mut self) -> bool {
-        (self.unsynced_since_micros, self.is_awaited) = (None, false);
+        (self.unsynced_since_micros, self.is_awaited, self.has_gathered) = (None, false, false);
         match self.store.sync() {
             Ok(_) => {
                 self.journal.set_durable(self.journal.applied());
@@ -163,12 +166,18 @@ impl Committer {
         }
     }
 
+    fn sync_at(&mut self, now_micros: u64) -> Step {
+        self.synced_micros = now_micros;
+        self.sync();
+        Step::Again
+    }
+
     fn commit(&mut self, now_micros: u64) -> Step {
-        // Before more is taken: under load there always is more.
-        if self.sync_due_micros().is_some_and(|due| due <= now_micros) {
-            self.synced_micros = now_micros;
-            self.sync();
-            return Step::Again;
+        let is_sync_due = self.sync_due_micros().is_some_and(|due| due <= now_micros);
+        // Before more is taken: under load there always is more. Followers get with it what has come until now: who
+        // waits for the pause to end waits for one sync.
+        if is_sync_due && (self.has_gathered || !self.journal.is_followed()) {
+            return self.sync_at(now_micros);
         }
         let first = self.journal.applied() + 1;
         let mut bytes = 0;
@@ -181,8 +190,12 @@ impl Committer {
             self.batch.push(change);
         }
         if self.batch.is_empty() {
+            if is_sync_due {
+                return self.sync_at(now_micros);
+            }
             return self.sync_due_micros().map_or(Step::Idle, |micros| Step::IdleUntil { micros });
         }
+        self.has_gathered = is_sync_due || self.followed_due_micros() <= now_micros;
         self.keep_awaiting_expiries();
         if let Err(error) = append(&*self.store, &self.batch) {
             if let Error::ReadOnly { .. } = error {
@@ -249,6 +262,13 @@ impl Committer {
             true => self.followed_due_micros().saturating_sub(now_micros),
             false => LINGER_MICROS,
         }
+    }
+
+    /// For how long nothing is to be appended now, unless somebody waits for it: what has come since the last sync for
+    /// followers goes with the next one, and is appended at once then.
+    pub fn gather_micros(&self, now_micros: u64) -> u64 {
+        let has_gap = self.journal.is_followed() && self.unsynced_since_micros.is_none();
+        if has_gap { self.followed_due_micros().saturating_sub(now_micros) } else { 0 }
     }
 
     /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.

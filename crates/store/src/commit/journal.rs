@@ -65,6 +65,8 @@ pub struct Journal {
     is_idle: AtomicBool,
     /// So it does, or for changes to come: until somebody waits.
     is_lingering: AtomicBool,
+    /// Somebody waits for what was submitted before.
+    is_hurried: AtomicBool,
     idle: Mutex<()>,
     wake: Condvar,
 }
@@ -118,6 +120,7 @@ impl Journal {
             clock: config.clock,
             is_idle: AtomicBool::new(false),
             is_lingering: AtomicBool::new(false),
+            is_hurried: AtomicBool::new(false),
             idle: Mutex::new(()),
             wake: Condvar::new(),
         }
@@ -184,7 +187,9 @@ impl Journal {
 
     /// Somebody waits for changes that were submitted: the committer takes them now.
     pub fn hurry(&self) {
-        if self.is_lingering.load(Acquire) && self.is_lingering.swap(false, AcqRel) {
+        // The committer says that it lingers, and then looks whether it may; this does it the other way round.
+        self.is_hurried.store(true, SeqCst);
+        if self.is_lingering.load(SeqCst) && self.is_lingering.swap(false, AcqRel) {
             self.notify();
         }
     }
@@ -318,12 +323,27 @@ impl Journal {
             .unwrap_or_else(PoisonError::into_inner);
         self.is_idle.store(false, Relaxed);
         if self.has_next() {
-            let _lingered = self
-                .wake
-                .wait_timeout_while(idle, linger().min(timeout), |()| self.is_lingering.load(Acquire))
-                .unwrap_or_else(PoisonError::into_inner);
+            self.linger(idle, linger().min(timeout));
         }
         self.is_lingering.store(false, Relaxed);
+    }
+
+    /// Waits so long for changes to gather, unless somebody waits for one ([`hurry`](Self::hurry)).
+    pub fn gather(&self, time: Duration) {
+        self.is_lingering.store(true, SeqCst);
+        self.linger(lock(&self.idle), time);
+        self.is_lingering.store(false, Relaxed);
+    }
+
+    fn linger(&self, idle: MutexGuard<'_, ()>, time: Duration) {
+        if !self.is_hurried.swap(false, SeqCst) {
+            let _lingered = self
+                .wake
+                .wait_timeout_while(idle, time, |()| self.is_lingering.load(Acquire))
+                .unwrap_or_else(PoisonError::into_inner);
+            // What was submitted before is taken next.
+            self.is_hurried.store(false, SeqCst);
+        }
     }
 
     /// Wakes the committer, for a reason of its own.

@@ -1,12 +1,13 @@
 //! Reading the log in its order.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::LogStore;
 use super::manifest::MANIFEST;
-use super::record::Kind;
+use super::record::{HEADER_BYTES, Header, Kind};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, Stream};
 use super::window::Window;
 use crate::entry::Entry;
@@ -17,14 +18,20 @@ use crate::history::{LogEntry, LogRead};
 /// What an entry counts for beside key and value.
 const ENTRY_BYTES: usize = 64;
 
-/// Where the last reads of the log ended, so that the next ones need not search.
+/// Where the last reads of the log ended, so that the next ones need not search, and the memory that they used.
 #[derive(Default)]
 pub(super) struct Places {
     recent: VecDeque<Place>,
+    spare: Vec<u8>,
 }
+
+/// To read less at once would not cost less.
+const READ_BYTES_MIN: usize = 4 << 10;
 
 /// More than there are sites in a cluster.
 const PLACES_MAX: usize = 16;
+/// Of the memory that is kept.
+const SPARE_BYTES_MAX: usize = 512 << 10;
 
 #[derive(Clone, Copy)]
 struct Place {
@@ -66,14 +73,8 @@ pub(super) fn read_log(
     if after_sequence.saturating_add(1) < oldest_sequence {
         return Err(Error::TooFarBehind { oldest_sequence });
     }
-    let mut reader = Reader {
-        store,
-        durable_sequence,
-        budget_bytes,
-        bytes: 0,
-        through_sequence: after_sequence,
-        value: Vec::new(),
-    };
+    let mut reader =
+        Reader { store, durable_sequence, budget_bytes, bytes: 0, through_sequence: after_sequence };
     if after_sequence >= durable_sequence {
         return Ok(LogRead { through_sequence: after_sequence, more: false });
     }
@@ -122,7 +123,6 @@ struct Reader<'s> {
     budget_bytes: usize,
     bytes: usize,
     through_sequence: u64,
-    value: Vec<u8>,
 }
 
 impl Reader<'_> {
@@ -134,11 +134,30 @@ impl Reader<'_> {
         visit: &mut dyn FnMut(LogEntry<'_>),
     ) -> Result<(u64, bool)> {
         let end = segment.data_bytes.load(Acquire);
-        let mut window = Window::new(segment.clone());
-        let mut at = from;
-        while at < end {
-            let found = window.record_at(at)?.map_err(|bad| segment.bad_header(at, bad))?;
-            let (header, key) = (found.header, found.key.to_vec());
+        let store = self.store;
+        let places = || store.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = std::mem::take(&mut places().spare);
+        let mut window = Window::up_to(segment.clone(), end, spare);
+        let visited = self.visit_window(segment, &mut window, from..end, visit);
+        let spare = window.into_bytes();
+        if spare.capacity() <= SPARE_BYTES_MAX {
+            places().spare = spare;
+        }
+        visited
+    }
+
+    fn visit_window(
+        &mut self,
+        segment: &Segment,
+        window: &mut Window,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(LogEntry<'_>),
+    ) -> Result<(u64, bool)> {
+        let mut at = range.start;
+        while at < range.end {
+            // A record takes little more than it counts.
+            window.want((self.budget_bytes.saturating_sub(self.bytes) * 9 / 8).max(READ_BYTES_MIN));
+            let header = window.record_at(at)?.map_err(|bad| segment.bad_header(at, bad))?.header;
             let next = at + header.padded_bytes() as u64;
             let is_entry = !matches!(header.kind, Kind::Commit | Kind::Footer);
             if is_entry && header.sequence > self.through_sequence {
@@ -149,44 +168,50 @@ impl Reader<'_> {
                 if header.sequence != self.through_sequence + 1 {
                     return Err(window.corrupt(at, "entries of the log before it are missing"));
                 }
-                self.value.clear();
-                let value = &mut self.value;
-                let is_whole = window.copy_value(at, &header, |piece| {
-                    value.extend_from_slice(piece);
-                    Ok(())
-                })?;
-                if !is_whole {
-                    return Err(window.corrupt(at, "the checksum of a value does not match"));
-                }
-                self.bytes += ENTRY_BYTES + key.len() + value.len();
+                self.visit_record(segment, window, at, &header, visit)?;
                 self.through_sequence = header.sequence;
-                let (sequence, version) = (header.sequence, header.version);
-                match header.kind {
-                    Kind::Put | Kind::Delete => {
-                        let is_newest = is_newest(self.store, segment, &key, at);
-                        let mut pass = |entry: Entry<'_>| visit(LogEntry { sequence, is_newest, entry });
-                        header.state().visit(&key, value, &mut pass);
-                    }
-                    Kind::Flush => {
-                        let except = decode_exceptions(&key, value)
-                            .ok_or_else(|| window.corrupt(at, "the exceptions of a flush are none"))?;
-                        let by = header.flush_by;
-                        let entry = Entry::Flush { prefix: &key, except: &except, version, by };
-                        visit(LogEntry { sequence, is_newest: true, entry });
-                    }
-                    Kind::Note => {
-                        let entry = Entry::Note { name: &key, value };
-                        visit(LogEntry { sequence, is_newest: true, entry });
-                    }
-                    Kind::FlushAt | Kind::CancelFlushAt | Kind::Commit | Kind::Footer => {}
-                }
-                if self.value.capacity() > 4 << 20 {
-                    self.value = Vec::new();
-                }
             }
             at = next;
         }
         Ok((at, false))
+    }
+
+    fn visit_record(
+        &mut self,
+        segment: &Segment,
+        window: &mut Window,
+        at: u64,
+        header: &Header,
+        visit: &mut dyn FnMut(LogEntry<'_>),
+    ) -> Result<()> {
+        let corrupt = |what| Error::corrupt(&segment.name(), at, what);
+        let record = window.bytes_at(at, header.record_bytes())?;
+        let key = &record[HEADER_BYTES..HEADER_BYTES + header.key_bytes];
+        let value = record
+            .get(header.value_start()..header.record_bytes())
+            .filter(|value| crc32c::crc32c(value) == header.value_checksum)
+            .ok_or_else(|| corrupt("the checksum of a value does not match"))?;
+        self.bytes += ENTRY_BYTES + key.len() + value.len();
+        let (sequence, version) = (header.sequence, header.version);
+        match header.kind {
+            Kind::Put | Kind::Delete => {
+                let is_newest = is_newest(self.store, segment, key, at);
+                header.state().visit(key, value, &mut |entry| visit(LogEntry { sequence, is_newest, entry }));
+            }
+            Kind::Flush => {
+                let except = decode_exceptions(key, value)
+                    .ok_or_else(|| corrupt("the exceptions of a flush are none"))?;
+                let by = header.flush_by;
+                let entry = Entry::Flush { prefix: key, except: &except, version, by };
+                visit(LogEntry { sequence, is_newest: true, entry });
+            }
+            Kind::Note => {
+                let entry = Entry::Note { name: key, value };
+                visit(LogEntry { sequence, is_newest: true, entry });
+            }
+            Kind::FlushAt | Kind::CancelFlushAt | Kind::Commit | Kind::Footer => {}
+        }
+        Ok(())
     }
 }
 

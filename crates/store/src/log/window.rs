@@ -12,10 +12,14 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// A piece of a segment in memory.
 pub(super) struct Window {
     segment: Arc<Segment>,
+    /// The first `filled` ones were read.
     bytes: Vec<u8>,
+    filled: usize,
     start: u64,
-    /// The file's length when the window was made: there is nothing to read behind it.
-    file_bytes: u64,
+    /// There is nothing to read from here on.
+    end: u64,
+    /// The most that is read ahead.
+    piece_bytes: usize,
     /// Read from the disk so far.
     pub(super) read_bytes: u64,
 }
@@ -27,9 +31,26 @@ pub(super) struct Found<'a> {
 }
 
 impl Window {
+    /// Of the whole file, as long as it is now.
     pub(super) fn new(segment: Arc<Segment>) -> Self {
-        let file_bytes = segment.file.len().unwrap_or(0);
-        Self { segment, bytes: Vec::new(), start: 0, file_bytes, read_bytes: 0 }
+        let end = segment.file.len().unwrap_or(0);
+        Self::up_to(segment, end, Vec::new())
+    }
+
+    /// Of what is before `end`. A file is longer than what was written into it, and to read on costs as much as to read.
+    /// `bytes`: memory to reuse.
+    pub(super) fn up_to(segment: Arc<Segment>, end: u64, bytes: Vec<u8>) -> Self {
+        Self { segment, bytes, filled: 0, start: 0, end, piece_bytes: WINDOW_BYTES, read_bytes: 0 }
+    }
+
+    /// No more than about so many bytes are still wanted.
+    pub(super) fn want(&mut self, bytes: usize) {
+        self.piece_bytes = bytes.min(WINDOW_BYTES);
+    }
+
+    /// The memory, to be reused.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Of the segment's checksums.
@@ -39,9 +60,9 @@ impl Window {
 
     /// At least `length` bytes from `offset` on, if the file has so many. Errors: one of these bytes cannot be read.
     pub(super) fn bytes_at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
-        let inside = offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
+        let inside = offset >= self.start && offset + length as u64 <= self.start + self.filled as u64;
         if !inside {
-            let left = self.file_bytes.saturating_sub(offset).min(WINDOW_BYTES as u64) as usize;
+            let left = self.end.saturating_sub(offset).min(self.piece_bytes as u64) as usize;
             let count = match self.read(offset, length.max(left)) {
                 // What follows may be what cannot be read.
                 Err(_) if left > length => self.read(offset, length)?,
@@ -50,17 +71,19 @@ impl Window {
             self.read_bytes += count as u64;
         }
         let from = (offset - self.start) as usize;
-        Ok(&self.bytes[from.min(self.bytes.len())..])
+        Ok(&self.bytes[from.min(self.filled)..self.filled])
     }
 
     /// Reads the window anew. It is empty after an error.
     fn read(&mut self, offset: u64, length: usize) -> Result<usize> {
-        self.bytes.clear();
-        self.bytes.resize(length, 0);
-        self.start = offset;
-        let read = self.segment.read(&mut self.bytes, offset);
-        self.bytes.truncate(*read.as_ref().unwrap_or(&0));
-        read
+        if self.bytes.len() < length {
+            // Nothing of it is wanted any more: it need not be copied.
+            self.bytes.clear();
+            self.bytes.resize(length, 0);
+        }
+        (self.start, self.filled) = (offset, 0);
+        self.filled = self.segment.read(&mut self.bytes[..length], offset)?;
+        Ok(self.filled)
     }
 
     /// The record at `offset`, its header verified. `Ok(Err(_))`: there is none.
