@@ -14,7 +14,7 @@ use larder_replication::link::{
 };
 use larder_replication::members::Cursor;
 use larder_replication::state::{Expiry, Item, State};
-use larder_replication::wire::{Challenge, Message, Refusal, Token};
+use larder_replication::wire::{Message, Refusal, Token};
 
 const NOW: Now = Now { micros: 1_000_000, unix_micros: 1_800_000_000_000_000 };
 const HORIZON: u64 = 1 << 50;
@@ -341,26 +341,6 @@ fn what_comes_at_the_wrong_time_ends_the_connection() {
         pair.subscriber.receive(&encoded(&Message::Compared(answer)), NOW);
         assert_eq!(pair.run(&theirs, NOW), Err(Refusal::Violation));
     }
-}
-
-/// An older publisher is pulled from, and not asked.
-#[test]
-fn a_publisher_of_protocol_1_is_not_asked() {
-    let settings = Settings::new(2, 1002, Token::new(*b"the token"));
-    let mut subscriber = Subscriber::new(Arc::new(settings), [2; 32], NOW);
-    let challenge = Challenge { protocol_min: 1, protocol_max: 1, site: 1, incarnation: 5, nonce: [7; 32] };
-    subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
-    let Some(SubscriberAction::Send(hello)) = subscriber.next_action() else { panic!("there is no hello") };
-    let proof_bytes = 32;
-    // Behind the head of the frame and the magic word.
-    assert_eq!(hello[20..22], [1, 0], "it says protocol 1");
-    let said = [&challenge.said()[..], &hello[12..hello.len() - proof_bytes]];
-    let proof = Token::new(*b"the token").prove(larder_replication::wire::Role::Publisher, &said);
-    subscriber.receive(&encoded(&Message::Welcome(proof)), NOW);
-    assert!(matches!(subscriber.next_action(), Some(SubscriberAction::Connected { site: 1, .. })));
-    subscriber.subscribe(Cursor { incarnation: 5, sequence: 7 });
-    subscriber.receive(&encoded(&Message::Start { sequence: 7 }), NOW);
-    assert!(subscriber.is_pulling() && !subscriber.compare(HORIZON, NOW));
 }
 
 /// Numbers that are not in order, empty keys, and more than may be.

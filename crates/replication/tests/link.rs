@@ -247,8 +247,7 @@ fn who_does_not_know_the_token_is_refused() {
     assert_eq!(closed_by(&pulled), Some((Refusal::Token, true)));
     // Nor does a subscriber talk to a publisher that only repeats what it hears.
     let mut subscriber = subscriber(settings(2));
-    let challenge =
-        Challenge { protocol_min: 1, protocol_max: PROTOCOL, site: 1, incarnation: 5, nonce: [7; 32] };
+    let challenge = Challenge { protocol: PROTOCOL, site: 1, incarnation: 5, nonce: [7; 32] };
     subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
     let Some(SubscriberAction::Send(hello)) = subscriber.next_action() else { panic!("there is no hello") };
     let mut decoder = FrameDecoder::new();
@@ -270,11 +269,19 @@ fn a_site_with_the_same_number_is_refused() {
 
 #[test]
 fn another_protocol_is_refused() {
-    let mut subscriber = subscriber(settings(2));
-    let challenge = Challenge { protocol_min: 8, protocol_max: 9, site: 1, incarnation: 5, nonce: [7; 32] };
-    subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
-    let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
-    assert_eq!(closed_by(&actions), Some((Refusal::Protocol, false)));
+    for protocol in [0, PROTOCOL + 1] {
+        let mut subscriber = subscriber(settings(2));
+        let challenge = Challenge { protocol, site: 1, incarnation: 5, nonce: [7; 32] };
+        subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
+        let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
+        assert_eq!(closed_by(&actions), Some((Refusal::Protocol, false)));
+        let mut publisher = publisher(settings(1));
+        let (site, incarnation, window_bytes, nonce) = (2, 5, 1, [7; 32]);
+        let hello = Hello { protocol, site, incarnation, window_bytes, nonce };
+        publisher.receive(&encoded(&Message::Hello(hello, [0; 32])), NOW);
+        let actions: Vec<_> = std::iter::from_fn(|| publisher.next_action()).collect();
+        assert_eq!(serving_ended(&actions), Some((Refusal::Protocol, false)));
+    }
 }
 
 #[test]
@@ -528,15 +535,19 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
     let number = if rng.bool() { rng.u64(..20) } else { rng.u64(..) };
     encoded(&match rng.u8(..18) {
         0 => Message::Challenge(Challenge {
-            protocol_min: 0,
-            protocol_max: rng.u16(..4),
+            protocol: rng.u16(..4),
             site: rng.u8(..),
             incarnation: number,
             nonce: [0; 32],
         }),
         1 => {
-            let said =
-                Hello { protocol: 1, site: rng.u8(..), incarnation: number, window_bytes: 9, nonce: [3; 32] };
+            let said = Hello {
+                protocol: PROTOCOL,
+                site: rng.u8(..),
+                incarnation: number,
+                window_bytes: 9,
+                nonce: [3; 32],
+            };
             Message::Hello(said, Token::new(*b"the token").prove(Role::Subscriber, &[&bytes]))
         }
         2 => Message::Welcome([0; 32]),

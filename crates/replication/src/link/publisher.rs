@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Action, Channel, End};
-use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
+use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
 use crate::compare::{Answer, Answering, Ask, CompareRead, CompareStep, Listed, Reply, ScanRead};
 use crate::members::{CopyExtent, Cursor, Members, Standing};
 use crate::wire::{
-    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof,
-    Refusal, Role, Side, push_parts,
+    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side, push_parts,
 };
 
 /// Serves one subscriber.
@@ -18,8 +17,6 @@ pub struct Publisher {
     channel: Channel<PublisherAction>,
     settings: Arc<Settings>,
     challenge: Challenge,
-    /// Both sides speak it; 0: not known yet.
-    protocol: u16,
     phase: Phase,
     answering: Answering,
     /// What it lets be under way.
@@ -210,18 +207,12 @@ impl Publisher {
     /// For a connection that was just accepted. `nonce`: random bytes that were never used. `durable`: the last durable
     /// sequence of the own log.
     pub fn new(settings: Arc<Settings>, nonce: [u8; 32], durable: u64, now: Now) -> Self {
-        let challenge = Challenge {
-            protocol_min: PROTOCOL_MIN,
-            protocol_max: PROTOCOL,
-            site: settings.site,
-            incarnation: settings.incarnation,
-            nonce,
-        };
+        let challenge =
+            Challenge { protocol: PROTOCOL, site: settings.site, incarnation: settings.incarnation, nonce };
         let mut publisher = Self {
             channel: Channel::new(now),
             settings,
             challenge,
-            protocol: 0,
             phase: Phase::Handshake,
             answering: Answering::default(),
             window_bytes: 0,
@@ -458,12 +449,8 @@ impl Publisher {
     }
 
     fn welcome(&mut self, hello: &Hello, proof: &Proof) -> Result<(), Closed> {
-        if !(PROTOCOL_MIN..=PROTOCOL).contains(&hello.protocol) {
-            let sentence = format!(
-                "the other site speaks protocol {}, and this one {PROTOCOL_MIN} to {PROTOCOL}",
-                hello.protocol
-            );
-            return Err(closed(Refusal::Protocol, sentence));
+        if hello.protocol != PROTOCOL {
+            return Err(other_protocol(hello.protocol));
         }
         let said = [&*self.challenge.said(), &hello.said()];
         if !self.settings.token.verify(Role::Subscriber, &said, proof) {
@@ -477,7 +464,6 @@ impl Publisher {
         let proof = self.settings.token.prove(Role::Publisher, &said);
         self.channel.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
         self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
-        self.protocol = hello.protocol;
         self.phase = Phase::Idle;
         self.channel.send(&Message::Welcome(proof));
         Ok(())
@@ -522,9 +508,7 @@ impl End for Publisher {
                 self.channel.act(PublisherAction::Confirmed { site, sequence: durable });
                 self.pump();
             }
-            (Message::Compare(ask), Phase::Streaming(_)) if self.protocol >= PROTOCOL_COMPARES => {
-                self.receive_ask(&ask)?;
-            }
+            (Message::Compare(ask), Phase::Streaming(_)) => self.receive_ask(&ask)?,
             (Message::CopyRequest { start, position }, Phase::CopyOffered) => {
                 self.phase = Phase::BeginningCopy;
                 let interrupted = (start != 0).then(|| (start, position.to_vec()));

@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Action, Channel, End};
-use super::{AHEAD_MICROS_MAX, Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
+use super::{
+    AHEAD_MICROS_MAX, Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected,
+};
 use crate::compare::{Answer, Arrived, Asking, AskingStep, Output, ScanRead};
 use crate::entry::Entries;
 use crate::members::{Cursor, Position};
 use crate::version::unix_micros_of;
-use crate::wire::{
-    Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof,
-    Refusal, Role, Side,
-};
+use crate::wire::{Assembly, Challenge, CopyReason, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side};
 
 /// Pulls from one publisher.
 #[derive(Debug)]
@@ -20,8 +19,6 @@ pub struct Subscriber {
     channel: Channel<SubscriberAction>,
     settings: Arc<Settings>,
     nonce: [u8; 32],
-    /// Both sides speak it; 0: not known yet.
-    protocol: u16,
     phase: Phase,
     asking: Asking,
     assembly: Assembly,
@@ -172,7 +169,6 @@ impl Subscriber {
             channel: Channel::new(now),
             settings,
             nonce,
-            protocol: 0,
             phase: Phase::Handshake,
             asking: Asking::default(),
             assembly,
@@ -297,12 +293,9 @@ impl Subscriber {
     }
 
     /// Begins to compare this site with the publisher, of what every site has at this horizon. False: the log does not
-    /// follow yet, the publisher cannot, this site does not keep all keys, or a comparison is under way.
+    /// follow yet, this site does not keep all keys, or a comparison is under way.
     pub fn compare(&mut self, horizon: u64, now: Now) -> bool {
-        let is_possible = self.is_pulling()
-            && self.protocol >= PROTOCOL_COMPARES
-            && self.settings.prefixes.is_empty()
-            && self.asking.is_idle();
+        let is_possible = self.is_pulling() && self.settings.prefixes.is_empty() && self.asking.is_idle();
         if is_possible {
             self.asking.begin(horizon);
             self.go_on_comparing(now);
@@ -403,18 +396,12 @@ impl Subscriber {
     }
 
     fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {
-        let protocol = challenge.protocol_max.min(PROTOCOL);
-        if protocol < challenge.protocol_min.max(PROTOCOL_MIN) {
-            let sentence = format!(
-                "the other site speaks protocols {} to {}, and this one {PROTOCOL_MIN} to {PROTOCOL}",
-                challenge.protocol_min, challenge.protocol_max
-            );
-            return Err(closed(Refusal::Protocol, sentence));
+        if challenge.protocol != PROTOCOL {
+            return Err(other_protocol(challenge.protocol));
         }
         let Settings { site, incarnation, ref token, window_bytes, .. } = *self.settings;
         let window_bytes = u32::try_from(window_bytes).unwrap_or(u32::MAX);
-        self.protocol = protocol;
-        let hello = Hello { protocol, site, incarnation, window_bytes, nonce: self.nonce };
+        let hello = Hello { protocol: PROTOCOL, site, incarnation, window_bytes, nonce: self.nonce };
         let proof = token.prove(Role::Subscriber, &[&challenge.said(), &hello.said()]);
         self.phase = Phase::Greeted { challenge, hello };
         self.channel.send(&Message::Hello(hello, proof));
