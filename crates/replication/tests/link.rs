@@ -580,7 +580,7 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
             _ => Ask::Keys(vec![b"key"]),
         }),
         16 => Message::Compared(match rng.u8(..4) {
-            0 => Answer::Scanned { is_last: rng.bool(), states: number },
+            0 => Answer::Scanned { is_last: rng.bool() },
             1 => Answer::Digests(vec![7; rng.usize(..33)]),
             2 => Answer::Listed { is_last: rng.bool(), keys: Vec::new() },
             _ => Answer::States { count: rng.u16(..3) },

@@ -7,7 +7,7 @@ use super::channel::{Action, Channel, End};
 use super::{
     AHEAD_MICROS_MAX, Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected,
 };
-use crate::compare::{Answer, Arrived, Asking, AskingStep, Output, ScanRead};
+use crate::compare::{Answer, Arrived, Asking, AskingStep, Output, ScanRead, check_asked};
 use crate::entry::Entries;
 use crate::members::{Cursor, Position};
 use crate::version::unix_micros_of;
@@ -354,8 +354,9 @@ impl Subscriber {
         match self.asking.receive(answer).map_err(|_| unexpected())? {
             Arrived::Nothing => Ok(()),
             Arrived::List(list) => self.enqueue(Work::List(list)),
-            Arrived::States => {
+            Arrived::States(keys) => {
                 let body = self.assembly.take();
+                check_asked(&keys, &body).map_err(|_| unexpected())?;
                 self.enqueue(Work::States(body))
             }
         }
