@@ -338,7 +338,7 @@ impl Served<'_> {
             ScanCursor::decode(position).ok_or_else(|| io::Error::other("no position of a copy"))?
         };
         let has_more = store
-            .for_each_state(&mut cursor, bytes_max, &mut |key, state, value| {
+            .for_each_state(&mut cursor, bytes_max, None, &mut |key, state, value| {
                 if is_told(table.as_deref(), key) {
                     let state = state_of(state, value);
                     if horizon != 0 && state.is_obsolete(horizon, unix_secs_of(horizon)) {
