@@ -37,7 +37,7 @@ pub struct Settings {
     pub batch_bytes: usize,
     /// How many bytes may be under way that are not applied yet, beside one batch.
     pub window_bytes: usize,
-    /// How long a batch may be: at least the longest entry that any site has.
+    /// How long a batch may be: at least the longest entry that any site has; and a body beside the log.
     pub body_bytes_max: usize,
     /// How many bytes of states are scanned in a second for a comparison.
     pub compare_bytes_per_sec: u64,

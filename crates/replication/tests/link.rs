@@ -614,12 +614,17 @@ fn a_peer_with_a_wrong_program_is_refused() {
 fn sides() -> (Vec<Side>, Vec<Side>) {
     let cursor = RingCursor { incarnation: 9, sequences: vec![0, 7, u64::MAX] };
     let gap = Gap::Of(vec![b"".to_vec(), b"page:".to_vec()]);
-    let of_subscriber =
-        vec![Side::Follow(cursor.clone()), Side::Taken { shard: 2, to: 8 }, Side::Ask { number: 1 }];
+    let of_subscriber = vec![
+        Side::Follow { cursor: cursor.clone(), body_bytes_max: 5 },
+        Side::Taken { shard: 2, to: 8 },
+        Side::OpenHome,
+        Side::Ask { number: 1, until_micros: 2 },
+    ];
     let of_publisher = vec![
         Side::Following(cursor.clone(), Gap::All),
         Side::Following(cursor, gap),
         Side::Told { shard: 1, to: 9 },
+        Side::Home { clock_micros: 3, command_bytes_max: 4 },
         Side::Answer { number: 1 },
     ];
     (of_subscriber, of_publisher)
@@ -673,11 +678,15 @@ fn who_pulls_the_log_says_nothing_else() {
 
 #[test]
 fn a_command_for_a_home_has_a_bounded_length() {
-    let mut link = Link::new(publisher(settings(1)), subscriber(settings(2)));
-    link.run(NOW);
-    link.subscriber.say(Side::Ask { number: 1 }, &vec![b'x'; (1 << 20) + 1], NOW);
-    link.run(NOW);
-    assert!(link.publisher.is_closed());
+    let body_bytes_max = 1 << 20;
+    for (bytes, is_refused) in [(body_bytes_max, false), (body_bytes_max + 1, true)] {
+        let home = Settings { body_bytes_max, ..settings(1) };
+        let mut link = Link::new(publisher(home), subscriber(settings(2)));
+        link.run(NOW);
+        link.subscriber.say(Side::Ask { number: 1, until_micros: 2 }, &vec![b'x'; bytes], NOW);
+        link.run(NOW);
+        assert_eq!(link.publisher.is_closed(), is_refused);
+    }
 }
 
 #[test]

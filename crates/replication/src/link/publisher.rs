@@ -209,6 +209,7 @@ impl Publisher {
     pub fn new(settings: Arc<Settings>, nonce: [u8; 32], durable: u64, now: Now) -> Self {
         let challenge =
             Challenge { protocol: PROTOCOL, site: settings.site, incarnation: settings.incarnation, nonce };
+        let body_bytes_max = settings.body_bytes_max;
         let mut publisher = Self {
             channel: Channel::new(now),
             settings,
@@ -217,7 +218,7 @@ impl Publisher {
             answering: Answering::default(),
             window_bytes: 0,
             durable,
-            assembly: Assembly::new(ASK_BYTES_MAX),
+            assembly: Assembly::new(body_bytes_max),
         };
         publisher.channel.send(&Message::Challenge(challenge));
         publisher
@@ -550,9 +551,6 @@ impl Copying {
         self.next.is_none() && !self.is_reading && self.waiting.is_none() && self.flight.sent.is_empty()
     }
 }
-
-/// The longest command for this site.
-const ASK_BYTES_MAX: usize = 1 << 20;
 
 /// What there is of the own log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
