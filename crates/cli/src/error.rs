@@ -159,11 +159,11 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "SERVER_ERROR home site did not answer and may have run this",
-        "The connection to the site that runs such commands ended meanwhile: look before you repeat it.",
+        "The connection to the site that runs such commands ended meanwhile, or 5 s passed: look before you repeat it.",
     ),
     (
         "SERVER_ERROR value too large for home site of this key",
-        "Another site runs this command (rmw = \"home\"), and values of at most 64 KiB are sent there: use set.",
+        "Another site runs this command (rmw = \"home\"), and takes no item so large: give all sites the same -I.",
     ),
     (
         "SERVER_ERROR",

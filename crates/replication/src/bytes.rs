@@ -2,54 +2,67 @@
 
 /// What is left of a slice. Each read takes from its start, or gives `None` if it is too short.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// All of this.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// True if nothing is left.
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// All that is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    /// So many bytes.
+    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
         Some(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// So many bytes.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Option<u8> {
+    /// The next number.
+    pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
 
-    pub(crate) fn u16(&mut self) -> Option<u16> {
+    /// The next number.
+    pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Option<u32> {
+    /// The next number.
+    pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Option<u64> {
+    /// The next number.
+    pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// The next number.
+    pub fn i64(&mut self) -> Option<i64> {
+        self.array().map(i64::from_le_bytes)
+    }
+
     /// A byte that is 0 or 1.
-    pub(crate) fn bool(&mut self) -> Option<bool> {
+    pub fn bool(&mut self) -> Option<bool> {
         match self.u8()? {
             0 => Some(false),
             1 => Some(true),
@@ -58,7 +71,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes behind their length in two bytes.
-    pub(crate) fn short_bytes(&mut self) -> Option<&'a [u8]> {
+    pub fn short_bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.u16()?;
         self.bytes(usize::from(length))
     }

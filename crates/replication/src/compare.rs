@@ -26,7 +26,7 @@ mod votes;
 
 pub(crate) use answering::{Answering, Reply};
 pub use answering::{CompareRead, CompareStep};
-pub(crate) use asking::{Arrived, Asking, Output};
+pub(crate) use asking::{Arrived, Asking, Output, check_asked};
 pub use asking::{AskingStep, Comparison};
 pub use fingerprint::{Fingerprint, fingerprint, is_compared, leaf_of};
 pub use judge::{Finding, Ours, judge, mend};

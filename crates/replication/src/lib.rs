@@ -15,6 +15,7 @@
 //! | [`merge`](mod@merge) | entries of another site and a site's data: the changes to append |
 //! | [`compare`] | what got lost silently: found by digests of ranges of keys, and mended |
 //! | [`told`] | what caches tell each other of their keys |
+//! | [`bytes`] | reading little-endian fields |
 //! | [`wire`] | frames, messages, compression, the proof of the token |
 //! | [`link`] | the two ends of a connection, as state machines |
 //!
@@ -23,7 +24,7 @@
 
 #![forbid(unsafe_code)]
 
-mod bytes;
+pub mod bytes;
 pub mod compare;
 pub mod entry;
 pub mod flushes;

@@ -13,7 +13,7 @@ pub use publisher::{Admission, CopyRead, CopyStart, LogExtent, LogRead, Publishe
 pub use subscriber::{Batch, CopyBegun, CopyPiece, Subscriber, SubscriberAction};
 
 use crate::compare::RATE_BYTES_PER_SEC;
-use crate::wire::{Refusal, Token, WireError};
+use crate::wire::{PROTOCOL, Refusal, Token, WireError};
 
 /// A side that has nothing to say says so after this time.
 pub const ALIVE_MICROS: u64 = 1_000_000;
@@ -37,7 +37,7 @@ pub struct Settings {
     pub batch_bytes: usize,
     /// How many bytes may be under way that are not applied yet, beside one batch.
     pub window_bytes: usize,
-    /// How long a batch may be: at least the longest entry that any site has.
+    /// How long a batch may be: at least the longest entry that any site has; and a body beside the log.
     pub body_bytes_max: usize,
     /// How many bytes of states are scanned in a second for a comparison.
     pub compare_bytes_per_sec: u64,
@@ -101,6 +101,11 @@ impl From<WireError> for Closed {
     fn from(error: WireError) -> Self {
         closed(Refusal::Violation, format!("the other site does not follow the protocol: {error}"))
     }
+}
+
+fn other_protocol(theirs: u16) -> Closed {
+    let sentence = format!("the other site speaks protocol {theirs}, and this one {PROTOCOL}");
+    closed(Refusal::Protocol, sentence)
 }
 
 fn unexpected() -> Closed {

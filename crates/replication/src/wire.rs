@@ -16,12 +16,8 @@ pub use message::{
 pub use proof::{Proof, Role, Token};
 pub use side::{GAP_PREFIXES_MAX, Gap, RING_SHARDS_MAX, RingCursor, Side};
 
-/// The highest version of the protocol that this code speaks. 2 has comparisons.
-pub const PROTOCOL: u16 = 2;
-/// The lowest one.
-pub const PROTOCOL_MIN: u16 = 1;
-/// The first one with comparisons.
-pub(crate) const PROTOCOL_COMPARES: u16 = 2;
+/// The version of the protocol. Sites that speak another one are refused.
+pub const PROTOCOL: u16 = 1;
 
 /// Why what arrived is not this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -247,8 +247,7 @@ fn who_does_not_know_the_token_is_refused() {
     assert_eq!(closed_by(&pulled), Some((Refusal::Token, true)));
     // Nor does a subscriber talk to a publisher that only repeats what it hears.
     let mut subscriber = subscriber(settings(2));
-    let challenge =
-        Challenge { protocol_min: 1, protocol_max: PROTOCOL, site: 1, incarnation: 5, nonce: [7; 32] };
+    let challenge = Challenge { protocol: PROTOCOL, site: 1, incarnation: 5, nonce: [7; 32] };
     subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
     let Some(SubscriberAction::Send(hello)) = subscriber.next_action() else { panic!("there is no hello") };
     let mut decoder = FrameDecoder::new();
@@ -270,11 +269,19 @@ fn a_site_with_the_same_number_is_refused() {
 
 #[test]
 fn another_protocol_is_refused() {
-    let mut subscriber = subscriber(settings(2));
-    let challenge = Challenge { protocol_min: 8, protocol_max: 9, site: 1, incarnation: 5, nonce: [7; 32] };
-    subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
-    let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
-    assert_eq!(closed_by(&actions), Some((Refusal::Protocol, false)));
+    for protocol in [0, PROTOCOL + 1] {
+        let mut subscriber = subscriber(settings(2));
+        let challenge = Challenge { protocol, site: 1, incarnation: 5, nonce: [7; 32] };
+        subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
+        let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
+        assert_eq!(closed_by(&actions), Some((Refusal::Protocol, false)));
+        let mut publisher = publisher(settings(1));
+        let (site, incarnation, window_bytes, nonce) = (2, 5, 1, [7; 32]);
+        let hello = Hello { protocol, site, incarnation, window_bytes, nonce };
+        publisher.receive(&encoded(&Message::Hello(hello, [0; 32])), NOW);
+        let actions: Vec<_> = std::iter::from_fn(|| publisher.next_action()).collect();
+        assert_eq!(serving_ended(&actions), Some((Refusal::Protocol, false)));
+    }
 }
 
 #[test]
@@ -528,15 +535,19 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
     let number = if rng.bool() { rng.u64(..20) } else { rng.u64(..) };
     encoded(&match rng.u8(..18) {
         0 => Message::Challenge(Challenge {
-            protocol_min: 0,
-            protocol_max: rng.u16(..4),
+            protocol: rng.u16(..4),
             site: rng.u8(..),
             incarnation: number,
             nonce: [0; 32],
         }),
         1 => {
-            let said =
-                Hello { protocol: 1, site: rng.u8(..), incarnation: number, window_bytes: 9, nonce: [3; 32] };
+            let said = Hello {
+                protocol: PROTOCOL,
+                site: rng.u8(..),
+                incarnation: number,
+                window_bytes: 9,
+                nonce: [3; 32],
+            };
             Message::Hello(said, Token::new(*b"the token").prove(Role::Subscriber, &[&bytes]))
         }
         2 => Message::Welcome([0; 32]),
@@ -569,7 +580,7 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
             _ => Ask::Keys(vec![b"key"]),
         }),
         16 => Message::Compared(match rng.u8(..4) {
-            0 => Answer::Scanned { is_last: rng.bool(), states: number },
+            0 => Answer::Scanned { is_last: rng.bool() },
             1 => Answer::Digests(vec![7; rng.usize(..33)]),
             2 => Answer::Listed { is_last: rng.bool(), keys: Vec::new() },
             _ => Answer::States { count: rng.u16(..3) },
@@ -603,12 +614,17 @@ fn a_peer_with_a_wrong_program_is_refused() {
 fn sides() -> (Vec<Side>, Vec<Side>) {
     let cursor = RingCursor { incarnation: 9, sequences: vec![0, 7, u64::MAX] };
     let gap = Gap::Of(vec![b"".to_vec(), b"page:".to_vec()]);
-    let of_subscriber =
-        vec![Side::Follow(cursor.clone()), Side::Taken { shard: 2, to: 8 }, Side::Ask { number: 1 }];
+    let of_subscriber = vec![
+        Side::Follow { cursor: cursor.clone(), body_bytes_max: 5 },
+        Side::Taken { shard: 2, to: 8 },
+        Side::OpenHome,
+        Side::Ask { number: 1, until_micros: 2 },
+    ];
     let of_publisher = vec![
         Side::Following(cursor.clone(), Gap::All),
         Side::Following(cursor, gap),
         Side::Told { shard: 1, to: 9 },
+        Side::Home { clock_micros: 3, command_bytes_max: 4 },
         Side::Answer { number: 1 },
     ];
     (of_subscriber, of_publisher)
@@ -662,11 +678,15 @@ fn who_pulls_the_log_says_nothing_else() {
 
 #[test]
 fn a_command_for_a_home_has_a_bounded_length() {
-    let mut link = Link::new(publisher(settings(1)), subscriber(settings(2)));
-    link.run(NOW);
-    link.subscriber.say(Side::Ask { number: 1 }, &vec![b'x'; (1 << 20) + 1], NOW);
-    link.run(NOW);
-    assert!(link.publisher.is_closed());
+    let body_bytes_max = 1 << 20;
+    for (bytes, is_refused) in [(body_bytes_max, false), (body_bytes_max + 1, true)] {
+        let home = Settings { body_bytes_max, ..settings(1) };
+        let mut link = Link::new(publisher(home), subscriber(settings(2)));
+        link.run(NOW);
+        link.subscriber.say(Side::Ask { number: 1, until_micros: 2 }, &vec![b'x'; bytes], NOW);
+        link.run(NOW);
+        assert_eq!(link.publisher.is_closed(), is_refused);
+    }
 }
 
 #[test]

@@ -124,6 +124,22 @@ impl Clock {
         }
     }
 
+    /// When an expiry is, for stores and other sites: Unix time; 0: never.
+    pub fn exptime_secs(&self, expiry: Expiry) -> u64 {
+        // What has expired long ago may have been before 1970.
+        expiry.secs().map_or(0, |secs| u64::try_from(self.wall_secs(secs)).unwrap_or(0).max(1))
+    }
+
+    /// The reverse; `None`: it has expired.
+    pub fn unexpired(&self, exptime_secs: u64) -> Option<Expiry> {
+        if exptime_secs == 0 {
+            return Some(Expiry::NEVER);
+        }
+        let left_secs = i64::try_from(exptime_secs).unwrap_or(i64::MAX).saturating_sub(self.wall_secs(0));
+        let secs = clamp(left_secs);
+        (secs > self.now().secs).then(|| Expiry::at(secs))
+    }
+
     /// True if this exptime is an absolute time before the cache's start, which flush_all ignores. memcached's time
     /// begins about a minute before its start.
     pub fn is_before_start(&self, exptime: i64) -> bool {
@@ -136,6 +152,12 @@ impl Clock {
             i64::try_from(self.started_wall.as_secs()).unwrap_or(i64::MAX) - i64::from(self.first_secs);
         zero.saturating_add(i64::from(secs))
     }
+}
+
+/// Unix time now, on the wall clock.
+pub(crate) fn unix_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn clamp(secs: i64) -> u32 {

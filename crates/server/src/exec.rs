@@ -163,8 +163,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
         value: Value<'_>,
     ) -> Done {
         // What the home of its key has run already is answered.
-        if request.command.is_change() && self.store.answer.is_none() {
-            return self.refuse_for_maintenance(request);
+        if request.command.is_change()
+            && self.store.answered.is_none()
+            && let Err(error) = self.admit_change()
+        {
+            let reply = Reply::Error(error);
+            self.observe(&request.command, &request.form, None, &reply);
+            return self.answer(&request.form, &reply);
         }
         let command = match request.command {
             Command::Fetch(fetch) => Command::Fetch(Fetch { leaves_token: true, ..fetch }),
@@ -173,17 +178,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.execute_observed(&Request { command, form: request.form }, prepared, value, true)
     }
 
-    fn refuse_for_maintenance(&mut self, request: &Request<'_>) -> Done {
-        let reply = Reply::Error(self.maintenance());
-        self.observe(&request.command, &request.form, None, &reply);
-        self.answer(&request.form, &reply)
-    }
-
-    /// What a change is answered while the server is read-only for maintenance; it is counted.
-    #[cold]
-    fn maintenance(&self) -> Error {
+    /// Whether the server takes changes of clients. Errors: what to answer while it is read-only for maintenance; it is
+    /// counted.
+    #[inline]
+    fn admit_change(&self) -> Result<(), Error> {
+        if !self.cx.shared.observers.is_read_only() {
+            return Ok(());
+        }
         self.cx.counters.refused_maintenance.add(1);
-        Error::Maintenance
+        Err(Error::Maintenance)
     }
 
     #[inline]
@@ -246,8 +249,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// Executes a command of another site's client, as the home of its key.
     pub(crate) fn execute_as_home(&mut self, command: Command<'_>, value: &[u8]) -> Answered<'t> {
-        if self.cx.shared.observers.is_read_only() {
-            return Ok(Reply::Error(self.maintenance()));
+        if let Err(error) = self.admit_change() {
+            return Ok(Reply::Error(error));
         }
         match command {
             Command::Store(store) => self.store(store, None, Value::Whole(value)),

@@ -26,7 +26,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use larder_engine::{Backing, Guard, Hash, Position};
 use larder_policy::{Durability, Table};
@@ -37,7 +37,7 @@ use larder_store::commit::{
 use larder_store::files::DiskFiles;
 use larder_store::{Entry, FlushBy, LogOptions, Store, TryGet};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, unix_micros};
 use crate::namespaces::{Handles, StoredNamespace, is_replicated, stored_below};
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
@@ -416,8 +416,7 @@ struct WallClock;
 
 impl VersionClock for WallClock {
     fn unix_micros(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        unix_micros()
     }
 }
 

@@ -41,7 +41,7 @@ use larder_replication::members::SILENCE_MICROS_MAX;
 use larder_replication::wire::Token;
 
 pub(crate) use self::compare::CompareFigures;
-use self::peers::Puller;
+use self::peers::Peer;
 pub use self::site::Site;
 pub(crate) use self::site::{PeerFigures, PullerFigures};
 use crate::net::worker_pool::WorkerPool;
@@ -112,7 +112,7 @@ fn say_left_out(shared: &Shared) {
 pub struct Threads {
     site: Arc<Site>,
     threads: Vec<JoinHandle<()>>,
-    pullers: Vec<Puller>,
+    peers: Vec<Peer>,
 }
 
 impl Threads {
@@ -146,35 +146,20 @@ impl Threads {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-publish".into(), Box::new(move || publish::accept(&listener, &shared, &site)))?;
         }
-        let pullers = settings.peers.iter().map(|peer| Puller::start(shared, &site, peer, 0));
-        let pullers = pullers.collect::<io::Result<_>>()?;
+        if let Some(homes) = &shared.homes {
+            homes.set_pool(pool);
+        }
+        let running = settings.peers.iter().map(|peer| Peer::start(shared, &site, peer, 0));
+        let running = running.collect::<io::Result<_>>()?;
         if let Some((path, named)) = settings.peers_file.clone().zip(named) {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-peers".into(), Box::new(move || peers::run(&path, named, &shared, &site)))?;
-        }
-        if let Some(ring) = &shared.ring {
-            for peer in &peers {
-                let handles = shared.namespaces.handles();
-                let mut handles = handles.ok_or_else(|| io::Error::other("no engine handle left"))?;
-                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
-                let ring = Arc::clone(ring);
-                let work = move || follow::run(&peer, &shared, &site, &ring, &mut handles);
-                spawn("larder-follow".into(), Box::new(work))?;
-            }
-        }
-        if let Some(homes) = &shared.homes {
-            homes.set_pool(pool);
-            for peer in &peers {
-                let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
-                let homes = Arc::clone(homes);
-                spawn("larder-ask".into(), Box::new(move || home::run(&peer, &shared, &site, &homes)))?;
-            }
         }
         {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-beat".into(), Box::new(move || beat::run(&shared, &site)))?;
         }
-        Ok(Self { site, threads, pullers })
+        Ok(Self { site, threads, peers: running })
     }
 
     /// Ends them. Call while the store's threads still run.
@@ -184,6 +169,6 @@ impl Threads {
             thread.thread().unpark();
             let _ = thread.join();
         }
-        self.pullers.into_iter().for_each(Puller::end);
+        self.peers.into_iter().for_each(|peer| peer.end(&self.site));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_engine::{Now, Position};
+use larder_engine::{Expiry, Now, Position};
 use larder_protocol::admin::Streams;
 use larder_replication::told::FlushTime;
 
@@ -260,32 +260,33 @@ impl Shared {
     /// memcached.
     /// Returns the position for which a reply has to wait, where there is a store.
     pub(crate) fn flush(&self, number: u8, exptime: i64, now: Now) -> Option<Position> {
-        let position = self.flush_untold(number, exptime, now);
+        let when = self.flush_time(exptime, now);
+        let position = self.flush_untold(number, when, now);
         if let Some(ring) = &self.ring {
-            ring.note_flush(number, self.flush_time(exptime, now));
+            ring.note_flush(number, when);
         }
         position
     }
 
-    /// When a flush of this exptime is due, for other sites.
+    /// When a flush of this exptime is due: 0 is now; a past time is, too.
     fn flush_time(&self, exptime: i64, now: Now) -> FlushTime {
         let at = self.clock.expiry(exptime, now);
         match at.secs() {
             _ if self.clock.is_before_start(exptime) => FlushTime::Cancelled,
-            Some(secs) if !at.is_past(now) => FlushTime::At(self.clock.wall_secs(secs).unsigned_abs()),
+            Some(_) if !at.is_past(now) => FlushTime::At(self.clock.exptime_secs(at)),
             _ => FlushTime::Now,
         }
     }
 
     /// The same, of which other sites are not told: one of them has told it, or they need not do it.
-    pub(crate) fn flush_untold(&self, number: u8, exptime: i64, now: Now) -> Option<Position> {
+    pub(crate) fn flush_untold(&self, number: u8, when: FlushTime, now: Now) -> Option<Position> {
         let engine = self.namespaces.engine(number);
-        if self.clock.is_before_start(exptime) {
-            return engine.cancel_flush();
-        }
-        // 0 is now; a past time is, too.
-        let at = self.clock.expiry(exptime, now);
-        let due = if at.is_past(now) { None } else { at.secs() };
+        let due = match when {
+            FlushTime::Cancelled => return engine.cancel_flush(),
+            FlushTime::Now => None,
+            // `None`: that has passed.
+            FlushTime::At(secs) => self.clock.unexpired(secs).and_then(Expiry::secs),
+        };
         if let Some(ring) = self.ring.as_ref().filter(|_| due.is_none()) {
             ring.refuse_older(number);
         }

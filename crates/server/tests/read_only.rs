@@ -1,7 +1,7 @@
 //! Read-only mode for maintenance: every protocol refuses changes with an error, reads go on, and nothing is lost.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,7 +50,18 @@ impl Client {
 }
 
 fn start(args: &[&str]) -> Server {
-    let own = ["-u", "root", "-m", "32", "--admin-listen", "127.0.0.1:0"];
+    let own = [
+        "-u",
+        "root",
+        "-m",
+        "32",
+        "--admin-listen",
+        "127.0.0.1:0",
+        "-U",
+        "-1",
+        "--http-listen",
+        "127.0.0.1:0",
+    ];
     let args: Vec<_> = own.iter().chain(args).map(|arg| (*arg).to_owned()).collect();
     Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
 }
@@ -209,6 +220,90 @@ fn binary_requests_are_refused_quiet_ones_too() {
         client.send(&binary(0x00, &[], "k", &[]));
         let (status, _, body) = client.response();
         assert_eq!((status, body), (0, [&[0; 4][..], b"10"].concat()));
+    });
+}
+
+/// A server with a store refuses changes over UDP at any time, since a datagram cannot wait for the disk.
+#[test]
+fn datagrams_are_refused_too() {
+    each_kind(|server| {
+        let mut client = Client::of(server.address());
+        assert_eq!(client.ask("set k 5 0 2\r\n10\r\n"), ["STORED"]);
+        set(server, "on");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
+        socket.connect(server.udp_address().expect("it has a UDP port")).expect("UDP connects at once");
+        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+        // A request identifier, one datagram of one.
+        let head = [0, 7, 0, 0, 0, 1, 0, 0];
+        let ask = |request: &str| {
+            socket.send(&[&head[..], request.as_bytes()].concat()).expect("the kernel takes it");
+            let mut answer = [0; 2048];
+            let bytes = socket.recv(&mut answer).expect("larderd answers");
+            assert_eq!(answer[..8], head);
+            String::from_utf8(answer[8..bytes].to_vec()).expect("it is text")
+        };
+        for request in [
+            "set k 0 0 1\r\nx\r\n",
+            "add new 0 0 1\r\nx\r\n",
+            "append k 0 0 1\r\nx\r\n",
+            "delete k\r\n",
+            "incr k 1\r\n",
+            "touch k 1\r\n",
+            "gat 1 k\r\n",
+            "ms k 1\r\nx\r\n",
+            "md k\r\n",
+            "ma k\r\n",
+            "mg k v T1\r\n",
+        ] {
+            assert_eq!(ask(request), format!("{ERROR}\r\n"), "{request}");
+        }
+        let read = ask("get k\r\n");
+        assert!(read == "VALUE k 5 2\r\n10\r\nEND\r\n" || read.contains("not over UDP"), "{read}");
+        assert_eq!(client.ask("get k\r\n"), ["VALUE k 5 2", "10", "END"]);
+        assert_eq!(stat(&mut client, "larder_refused_read_only"), "11");
+    });
+}
+
+#[test]
+fn requests_over_http_are_refused_too() {
+    each_kind(|server| {
+        let mut client = Client::of(server.address());
+        assert_eq!(client.ask("set k 5 0 2\r\n10\r\n"), ["STORED"]);
+        set(server, "on");
+        let address = server.http_address().expect("it listens");
+        let ask = |request: &str, content: &str| {
+            let (request, header) = request.split_once('\n').unwrap_or((request, ""));
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}");
+            let length = content.len();
+            stream
+                .write_all(format!("{head}Content-Length: {length}\r\n\r\n{content}").as_bytes())
+                .expect("larderd reads");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("it is text");
+            let (head, content) = answer.split_once("\r\n\r\n").expect("there is a head");
+            (head[9..12].to_owned(), content.trim_end().to_owned())
+        };
+        // docs/http.md: 503 if the server does not take it for now.
+        let refused = ("503".to_owned(), "the server is read-only for maintenance".to_owned());
+        let large = "x".repeat(300_000);
+        for (request, content) in [
+            ("PUT /v1/items/k", "x"),
+            ("PUT /v1/items/new", &large),
+            ("DELETE /v1/items/k", ""),
+            ("POST /v1/items/k?op=append", "x"),
+            ("POST /v1/items/k?op=prepend", "x"),
+            ("POST /v1/items/k?op=incr", ""),
+            ("POST /v1/items/new?op=decr&initial=1", ""),
+            ("POST /v1/items/k?op=touch\nLarder-TTL: 9\r\n", ""),
+        ] {
+            assert_eq!(ask(request, content), refused, "{request}");
+        }
+        assert_eq!(ask("GET /v1/items/k", ""), ("200".to_owned(), "10".to_owned()));
+        assert_eq!(ask("GET /v1/items/new", "").0, "404");
+        assert_eq!(stat(&mut client, "larder_refused_read_only"), "8");
+        set(server, "off");
+        assert_eq!(ask("POST /v1/items/k?op=incr", ""), ("200".to_owned(), "11".to_owned()));
     });
 }
 

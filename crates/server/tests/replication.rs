@@ -13,6 +13,8 @@ mod copies;
 mod homes;
 #[path = "replication/members.rs"]
 mod members;
+#[path = "replication/peer.rs"]
+mod peer;
 #[path = "replication/site.rs"]
 mod site;
 

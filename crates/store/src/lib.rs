@@ -42,7 +42,7 @@
 //! | `last_sequence()`, `durable_sequence()`, `highest_version()`, `stats()` | any thread | numbers |
 //! | `state(key)`, `newest_flush_version(key)`, `note(name)`, `notes()` | any thread | what replication merges with |
 //! | `read_log(after, budget, visit) -> LogRead` | any thread | the durable entries of the log, in their order |
-//! | `for_each_state(&mut Cursor, budget, visit)`, `version_flushes()` | any thread | a copy in pieces: deletions, too |
+//! | `for_each_state(cursor, budget, unreadable, visit)`, `version_flushes()` | any thread | a copy: deletions, too |
 //! | `retain(Retention)`, `incarnation()` | who replicates | what cleaning keeps for other sites; which log it is |
 //! | `count_prefixes(&[&[u8]]) -> Arc<PrefixUsage>` | at the start | what the items of each prefix use on the disk |
 //! | `maintain(Budget, now) -> Progress` | one background thread | a bounded step of cleaning |

@@ -362,19 +362,10 @@ impl Store for LogStore {
         &self,
         cursor: &mut Cursor,
         budget_bytes: usize,
+        unreadable: Option<&mut u64>,
         visit: &mut VisitState<'_>,
     ) -> Result<bool> {
-        states::for_each_state(self, cursor, budget_bytes, None, visit)
-    }
-
-    fn for_each_readable_state(
-        &self,
-        cursor: &mut Cursor,
-        budget_bytes: usize,
-        unreadable: &mut u64,
-        visit: &mut VisitState<'_>,
-    ) -> Result<bool> {
-        states::for_each_state(self, cursor, budget_bytes, Some(unreadable), visit)
+        states::for_each_state(self, cursor, budget_bytes, unreadable, visit)
     }
 
     fn version_flushes(&self) -> Vec<VersionFlush> {

@@ -609,6 +609,7 @@ impl Store for MemoryStore {
         &self,
         cursor: &mut Cursor,
         budget_bytes: usize,
+        _unreadable: Option<&mut u64>,
         visit: &mut VisitState<'_>,
     ) -> Result<bool> {
         let from = match &cursor.position {

@@ -134,29 +134,18 @@ pub trait Store: Send + Sync {
     }
 
     /// Visits all states that [`state`](Self::state) would tell, with the values of items, from the cursor on: about
-    /// so many bytes, at least one step of work. Returns false when there are no more. Else as
-    /// [`for_each_key`](Self::for_each_key).
+    /// so many bytes, at least one step of work. Returns false when there are no more. `unreadable` counts what cannot
+    /// be read, and is left out then, for who compares this store with another one, which may still have it; `None`: it
+    /// ends the scan. Else as [`for_each_key`](Self::for_each_key).
     fn for_each_state(
         &self,
         cursor: &mut Cursor,
         budget_bytes: usize,
+        unreadable: Option<&mut u64>,
         visit: &mut VisitState<'_>,
     ) -> Result<bool> {
-        let _ = (cursor, budget_bytes, visit);
+        let _ = (cursor, budget_bytes, unreadable, visit);
         Err(REPLICATION)
-    }
-
-    /// The same, and goes on behind what cannot be read: it is left out and counted. For who compares this store with
-    /// another one, which may still have it.
-    fn for_each_readable_state(
-        &self,
-        cursor: &mut Cursor,
-        budget_bytes: usize,
-        unreadable: &mut u64,
-        visit: &mut VisitState<'_>,
-    ) -> Result<bool> {
-        let _ = unreadable;
-        self.for_each_state(cursor, budget_bytes, visit)
     }
 
     /// The flushes by version that are still known: a copy of all states needs them, too.

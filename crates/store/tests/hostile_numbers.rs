@@ -116,7 +116,7 @@ fn live_with(disk: &SimDisk) {
     let mut cursor = Cursor::new();
     while let Ok(true) = store.for_each_key(&mut cursor, 1_000, NOW_SECS, &mut |_, _| {}) {}
     let mut cursor = Cursor::new();
-    while let Ok(true) = store.for_each_state(&mut cursor, 10_000, &mut |_, _, _| {}) {}
+    while let Ok(true) = store.for_each_state(&mut cursor, 10_000, None, &mut |_, _, _| {}) {}
     let (stats, _, _) = (store.stats(), store.pending_flushes(), store.notes());
     let _ = (store.state(b"c:1"), store.state(b"a:1"), store.note(b"note"), store.version_flushes());
     let mut after = stats.log_start_sequence.saturating_sub(1);

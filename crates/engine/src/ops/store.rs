@@ -113,6 +113,13 @@ impl Guard<'_> {
         upload.window(self).ok_or(WriteError::OutOfMemory)
     }
 
+    /// The value of a complete upload. `None`: it was revoked because others needed its memory. Panics if it is not
+    /// complete, or belongs to another engine.
+    pub fn uploaded<'u>(&'u self, upload: &'u Upload) -> Option<&'u [u8]> {
+        assert!(upload.missing_bytes() == 0, "only a complete upload has a value");
+        upload.item(self).map(|item| item.value())
+    }
+
     /// Stores a complete upload with the terms of `store` (same key, flags and binary_key as in `reserve`;
     /// `store.value` is ignored). Takes the upload unless the result is `TryAgain`. Panics if there is none, it is not
     /// complete, or it was reserved for another key or engine.

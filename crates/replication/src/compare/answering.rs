@@ -123,13 +123,12 @@ impl Answering {
         let Phase::Scanning { tree, position } = &mut self.phase else { return None };
         self.is_busy = false;
         read.states.into_iter().for_each(|(leaf, fingerprint)| tree.add(leaf, fingerprint));
-        let states = tree.states();
         let is_last = read.position.is_none();
         match read.position {
             Some(next) => *position = next,
             None => self.phase = Phase::Scanned(std::mem::take(tree)),
         }
-        Some(Answer::Scanned { is_last, states })
+        Some(Answer::Scanned { is_last })
     }
 
     /// The answer to [`CompareStep::List`].

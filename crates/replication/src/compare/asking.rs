@@ -1,10 +1,11 @@
 //! The side of a comparison that asks: the subscriber's.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::message::{ASKED_BYTES_MAX, Answer, Ask, KEYS_MAX, Listed, RANGES_MAX};
 use super::tree::{CHILDREN, LEVELS, Tree};
 use super::{STEP_BYTES, ScanRead};
+use crate::entry::{Entries, Entry};
 use crate::wire::Message;
 
 /// What the caller has to do for a comparison.
@@ -41,8 +42,6 @@ pub struct Comparison {
     pub horizon: u64,
     /// States of this site.
     pub states: u64,
-    /// Of the other one.
-    pub their_states: u64,
     /// Leaves whose digests differ.
     pub ranges: u64,
 }
@@ -69,7 +68,8 @@ pub(crate) enum Output {
 pub(crate) enum Arrived {
     Nothing,
     List(Vec<u8>),
-    States,
+    /// Of these keys, or some of them.
+    States(Vec<Vec<u8>>),
 }
 
 /// The asking side. Keeps a tree, a list and a few keys at most.
@@ -233,9 +233,8 @@ impl Asking {
     /// An answer has arrived.
     pub(crate) fn receive(&mut self, answer: &Answer<'_>) -> Result<Arrived, Unasked> {
         match (answer, &mut self.phase) {
-            (Answer::Scanned { is_last, states }, Phase::Scanning(scan)) if scan.is_awaiting => {
+            (Answer::Scanned { is_last }, Phase::Scanning(scan)) if scan.is_awaiting => {
                 (scan.is_awaiting, scan.is_theirs_complete) = (false, *is_last);
-                scan.comparison.their_states = *states;
                 self.descend_when_scanned();
             }
             (Answer::Digests(digests), Phase::Descending(descending))
@@ -260,9 +259,9 @@ impl Asking {
                 if count == 0 || count > *asked {
                     return Err(Unasked);
                 }
-                keys.drain(..count);
+                let asked = keys.drain(..count).collect();
                 *state = Listing::Mending { is_last: *is_last, keys: std::mem::take(keys) };
-                return Ok(Arrived::States);
+                return Ok(Arrived::States(asked));
             }
             _ => return Err(Unasked),
         }
@@ -344,6 +343,14 @@ impl Asking {
             send(&mut self.outputs, ask);
         }
     }
+}
+
+/// Whether a body, whose entries are known to be well-formed, is of states of these keys alone: what is mended is not
+/// judged again.
+pub(crate) fn check_asked(keys: &[Vec<u8>], body: &[u8]) -> Result<(), Unasked> {
+    let keys: HashSet<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let is_asked = |entry: Entry<'_>| entry.state().is_some_and(|(key, _)| keys.contains(key));
+    if Entries::new(body).map_while(Result::ok).all(is_asked) { Ok(()) } else { Err(Unasked) }
 }
 
 impl Descending {

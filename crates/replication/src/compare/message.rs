@@ -48,8 +48,6 @@ pub enum Answer<'a> {
     Scanned {
         /// The tree is complete.
         is_last: bool,
-        /// In it so far.
-        states: u64,
     },
     /// To [`Ask::Ranges`], in that order: 16 for each.
     Digests(Vec<u128>),
@@ -121,10 +119,7 @@ impl<'a> Ask<'a> {
 impl<'a> Answer<'a> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Scanned { is_last, states } => {
-                out.extend_from_slice(&[SCANNED, u8::from(*is_last)]);
-                out.extend_from_slice(&states.to_le_bytes());
-            }
+            Self::Scanned { is_last } => out.extend_from_slice(&[SCANNED, u8::from(*is_last)]),
             Self::Digests(digests) => {
                 out.push(DIGESTS);
                 digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_le_bytes()));
@@ -148,7 +143,7 @@ impl<'a> Answer<'a> {
 
     pub(crate) fn decode(rest: &mut Reader<'a>) -> Option<Self> {
         Some(match rest.u8()? {
-            SCANNED => Self::Scanned { is_last: rest.bool()?, states: rest.u64()? },
+            SCANNED => Self::Scanned { is_last: rest.bool()? },
             DIGESTS => {
                 Self::Digests(some_of(rest, DIGESTS_MAX, |rest| rest.array().map(u128::from_le_bytes))?)
             }

@@ -8,13 +8,10 @@ mod phase;
 use std::sync::Arc;
 
 use super::channel::{Channel, End};
-use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
+use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
 use crate::compare::Answering;
 use crate::members::CopyExtent;
-use crate::wire::{
-    Assembly, Challenge, Hello, Message, PROTOCOL, PROTOCOL_COMPARES, PROTOCOL_MIN, Proof, Refusal, Role,
-    Side, push_parts,
-};
+use crate::wire::{Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side, push_parts};
 pub use action::{CopyRead, CopyStart, LogRead, PublisherAction};
 pub use admission::{Admission, LogExtent, admit};
 use phase::{Copying, Flight, Phase, Stream};
@@ -25,8 +22,6 @@ pub struct Publisher {
     channel: Channel<PublisherAction>,
     settings: Arc<Settings>,
     challenge: Challenge,
-    /// Both sides speak it; 0: not known yet.
-    protocol: u16,
     phase: Phase,
     answering: Answering,
     /// What it lets be under way.
@@ -41,23 +36,18 @@ impl Publisher {
     /// For a connection that was just accepted. `nonce`: random bytes that were never used. `durable`: the last durable
     /// sequence of the own log.
     pub fn new(settings: Arc<Settings>, nonce: [u8; 32], durable: u64, now: Now) -> Self {
-        let challenge = Challenge {
-            protocol_min: PROTOCOL_MIN,
-            protocol_max: PROTOCOL,
-            site: settings.site,
-            incarnation: settings.incarnation,
-            nonce,
-        };
+        let challenge =
+            Challenge { protocol: PROTOCOL, site: settings.site, incarnation: settings.incarnation, nonce };
+        let body_bytes_max = settings.body_bytes_max;
         let mut publisher = Self {
             channel: Channel::new(now),
             settings,
             challenge,
-            protocol: 0,
             phase: Phase::Handshake,
             answering: Answering::default(),
             window_bytes: 0,
             durable,
-            assembly: Assembly::new(ASK_BYTES_MAX),
+            assembly: Assembly::new(body_bytes_max),
         };
         publisher.channel.send(&Message::Challenge(challenge));
         publisher
@@ -251,12 +241,8 @@ impl Publisher {
     }
 
     fn welcome(&mut self, hello: &Hello, proof: &Proof) -> Result<(), Closed> {
-        if !(PROTOCOL_MIN..=PROTOCOL).contains(&hello.protocol) {
-            let sentence = format!(
-                "the other site speaks protocol {}, and this one {PROTOCOL_MIN} to {PROTOCOL}",
-                hello.protocol
-            );
-            return Err(closed(Refusal::Protocol, sentence));
+        if hello.protocol != PROTOCOL {
+            return Err(other_protocol(hello.protocol));
         }
         let said = [&*self.challenge.said(), &hello.said()];
         if !self.settings.token.verify(Role::Subscriber, &said, proof) {
@@ -270,7 +256,6 @@ impl Publisher {
         let proof = self.settings.token.prove(Role::Publisher, &said);
         self.channel.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
         self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
-        self.protocol = hello.protocol;
         self.phase = Phase::Idle;
         self.channel.send(&Message::Welcome(proof));
         Ok(())
@@ -315,9 +300,7 @@ impl End for Publisher {
                 self.channel.act(PublisherAction::Confirmed { site, sequence: durable });
                 self.pump();
             }
-            (Message::Compare(ask), Phase::Streaming(_)) if self.protocol >= PROTOCOL_COMPARES => {
-                self.receive_ask(&ask)?;
-            }
+            (Message::Compare(ask), Phase::Streaming(_)) => self.receive_ask(&ask)?,
             (Message::CopyRequest { start, position }, Phase::CopyOffered) => {
                 self.phase = Phase::BeginningCopy;
                 let interrupted = (start != 0).then(|| (start, position.to_vec()));
@@ -343,9 +326,6 @@ impl End for Publisher {
         self.answering = Answering::default();
     }
 }
-
-/// The longest command for this site.
-const ASK_BYTES_MAX: usize = 1 << 20;
 
 /// Small batches that may be under way: a subscriber that cannot keep up with them gets fewer, larger ones.
 const SMALL_BATCHES_MAX: usize = 4;

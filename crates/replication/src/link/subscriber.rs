@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Channel, End};
-use super::{Closed, Now, Peer, Settings, closed, told_by_peer, unexpected};
+use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
 use crate::compare::Asking;
 use crate::members::Cursor;
-use crate::wire::{Assembly, Challenge, Hello, Message, PROTOCOL, PROTOCOL_MIN, Proof, Refusal, Role, Side};
+use crate::wire::{Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side};
 pub use action::{Batch, CopyBegun, CopyPiece, SubscriberAction};
 use queue::{Queued, Work};
 
@@ -21,8 +21,6 @@ pub struct Subscriber {
     channel: Channel<SubscriberAction>,
     settings: Arc<Settings>,
     nonce: [u8; 32],
-    /// Both sides speak it; 0: not known yet.
-    protocol: u16,
     phase: Phase,
     asking: Asking,
     assembly: Assembly,
@@ -72,7 +70,6 @@ impl Subscriber {
             channel: Channel::new(now),
             settings,
             nonce,
-            protocol: 0,
             phase: Phase::Handshake,
             asking: Asking::default(),
             assembly,
@@ -202,18 +199,12 @@ impl Subscriber {
     }
 
     fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {
-        let protocol = challenge.protocol_max.min(PROTOCOL);
-        if protocol < challenge.protocol_min.max(PROTOCOL_MIN) {
-            let sentence = format!(
-                "the other site speaks protocols {} to {}, and this one {PROTOCOL_MIN} to {PROTOCOL}",
-                challenge.protocol_min, challenge.protocol_max
-            );
-            return Err(closed(Refusal::Protocol, sentence));
+        if challenge.protocol != PROTOCOL {
+            return Err(other_protocol(challenge.protocol));
         }
         let Settings { site, incarnation, ref token, window_bytes, .. } = *self.settings;
         let window_bytes = u32::try_from(window_bytes).unwrap_or(u32::MAX);
-        self.protocol = protocol;
-        let hello = Hello { protocol, site, incarnation, window_bytes, nonce: self.nonce };
+        let hello = Hello { protocol: PROTOCOL, site, incarnation, window_bytes, nonce: self.nonce };
         let proof = token.prove(Role::Subscriber, &[&challenge.said(), &hello.said()]);
         self.phase = Phase::Greeted { challenge, hello };
         self.channel.send(&Message::Hello(hello, proof));

@@ -109,7 +109,7 @@ pub enum Message<'a> {
     },
     /// From either side: the connection ends.
     Refused(Refusal, &'a str),
-    /// From the subscriber, beside the log: a comparison. From protocol 2 on.
+    /// From the subscriber, beside the log: a comparison.
     Compare(Ask<'a>),
     /// From the publisher.
     Compared(Answer<'a>),
@@ -120,10 +120,8 @@ pub enum Message<'a> {
 /// How a publisher introduces itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// The protocols that it speaks.
-    pub protocol_min: u16,
-    /// See above.
-    pub protocol_max: u16,
+    /// The protocol that it speaks.
+    pub protocol: u16,
     /// Its site.
     pub site: u8,
     /// Of its log.
@@ -135,7 +133,7 @@ pub struct Challenge {
 /// How a subscriber introduces itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The protocol that it chose.
+    /// The protocol that it speaks.
     pub protocol: u16,
     /// Its site.
     pub site: u8,
@@ -163,7 +161,7 @@ pub enum CopyReason {
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no protocol that both speak.
+    /// The two sides speak different protocols.
     Protocol,
     /// Both sites have the same number.
     SameSite,
@@ -202,8 +200,7 @@ impl Hello {
 impl Challenge {
     pub(crate) fn encode_said(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&self.protocol_min.to_le_bytes());
-        out.extend_from_slice(&self.protocol_max.to_le_bytes());
+        out.extend_from_slice(&self.protocol.to_le_bytes());
         out.push(self.site);
         out.extend_from_slice(&self.incarnation.to_le_bytes());
         out.extend_from_slice(&self.nonce);
@@ -366,8 +363,7 @@ impl<'a> Message<'a> {
 fn decode_challenge(rest: &mut Reader<'_>) -> Option<Challenge> {
     rest.array().filter(|magic| magic == MAGIC)?;
     Some(Challenge {
-        protocol_min: rest.u16()?,
-        protocol_max: rest.u16()?,
+        protocol: rest.u16()?,
         site: rest.u8()?,
         incarnation: rest.u64()?,
         nonce: rest.array()?,

@@ -29,7 +29,12 @@ pub enum Gap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side {
     /// From the side that connects: tell what the ring has after this.
-    Follow(RingCursor),
+    Follow {
+        /// Where it is.
+        cursor: RingCursor,
+        /// The longest body that it takes.
+        body_bytes_max: u64,
+    },
     /// From the other side, before anything else and wherever the ring has lost something: what is told follows this
     /// cursor, and what was lost before it is this.
     Following(RingCursor, Gap),
@@ -47,10 +52,21 @@ pub enum Side {
         /// See [`Side::Told`].
         to: u64,
     },
+    /// From the side that connects: it will ask for commands to be run.
+    OpenHome,
+    /// From the other side, at once and then each second.
+    Home {
+        /// Its own clock, of which only itself knows the beginning. Nobody sets it.
+        clock_micros: u64,
+        /// The longest command that it takes.
+        command_bytes_max: u64,
+    },
     /// From the side that connects: the body is a command for this site to run.
     Ask {
         /// Its number on this connection.
         number: u64,
+        /// On the clock of [`Side::Home`]: it is not to be run later, since nobody waits for the answer any more.
+        until_micros: u64,
     },
     /// The body is the answer to a command.
     Answer {
@@ -62,18 +78,23 @@ pub enum Side {
 impl Side {
     pub(super) fn kind(&self) -> u8 {
         match self {
-            Self::Follow(_) => 24,
+            Self::Follow { .. } => 24,
             Self::Following(..) => 25,
             Self::Told { .. } => 26,
             Self::Taken { .. } => 27,
             Self::Ask { .. } => 28,
             Self::Answer { .. } => 29,
+            Self::OpenHome => 30,
+            Self::Home { .. } => 31,
         }
     }
 
     pub(super) fn encode_payload(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Follow(cursor) => cursor.encode(out),
+            Self::Follow { cursor, body_bytes_max } => {
+                cursor.encode(out);
+                out.extend_from_slice(&body_bytes_max.to_le_bytes());
+            }
             Self::Following(cursor, gap) => {
                 cursor.encode(out);
                 match gap {
@@ -91,18 +112,26 @@ impl Side {
                 out.push(*shard);
                 out.extend_from_slice(&to.to_le_bytes());
             }
-            Self::Ask { number } | Self::Answer { number } => out.extend_from_slice(&number.to_le_bytes()),
+            Self::Ask { number: one, until_micros: other }
+            | Self::Home { clock_micros: one, command_bytes_max: other } => {
+                out.extend_from_slice(&one.to_le_bytes());
+                out.extend_from_slice(&other.to_le_bytes());
+            }
+            Self::Answer { number } => out.extend_from_slice(&number.to_le_bytes()),
+            Self::OpenHome => {}
         }
     }
 
     pub(super) fn decode_payload(kind: u8, rest: &mut Reader<'_>) -> Option<Self> {
         Some(match kind {
-            24 => Self::Follow(RingCursor::decode(rest)?),
+            24 => Self::Follow { cursor: RingCursor::decode(rest)?, body_bytes_max: rest.u64()? },
             25 => Self::Following(RingCursor::decode(rest)?, decode_gap(rest)?),
             26 => Self::Told { shard: rest.u8()?, to: rest.u64()? },
             27 => Self::Taken { shard: rest.u8()?, to: rest.u64()? },
-            28 => Self::Ask { number: rest.u64()? },
+            28 => Self::Ask { number: rest.u64()?, until_micros: rest.u64()? },
             29 => Self::Answer { number: rest.u64()? },
+            30 => Self::OpenHome,
+            31 => Self::Home { clock_micros: rest.u64()?, command_bytes_max: rest.u64()? },
             _ => return None,
         })
     }

@@ -38,7 +38,7 @@ use crate::namespaces::{Guards, Rights};
 use crate::observe::measure::Class;
 use crate::observe::trace;
 use crate::persistence::fetch::{Fetching, Finding};
-use crate::replication::home::{Answer, Asked};
+use crate::replication::home::Asked;
 
 /// The state of a conversation between two reads. Owns memory only while a value is arriving.
 #[derive(Default)]
@@ -160,12 +160,12 @@ impl Session {
                 None => return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) },
             },
         };
-        let answer = match self.asked {
-            None => None,
-            Some(_) => match self.take_answer() {
-                Some(answer) => Some(answer),
-                None => return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) },
-            },
+        let answered = match &self.asked {
+            // It was woken too early.
+            Some(asked) if !asked.is_answered() => {
+                return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) };
+            }
+            _ => self.asked.take(),
         };
         let deadline_passed = self.retry_deadline.is_over(guards);
         let rights = self.rights(guards);
@@ -176,7 +176,7 @@ impl Session {
             out,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
-            store: StoreAccess::new(cx, findings, answer),
+            store: StoreAccess::new(cx, findings, answered),
             dump: None,
             has_had_its_turn: false,
         };
@@ -219,14 +219,6 @@ impl Session {
         let findings = self.fetching.as_ref()?.take_findings()?;
         self.fetching = None;
         Some(findings)
-    }
-
-    /// The home's answer to the request that waits. `None`: it was woken too early.
-    #[inline(never)]
-    fn take_answer(&mut self) -> Option<Answer> {
-        let answer = self.asked.as_ref()?.take_answer()?;
-        self.asked = None;
-        Some(answer)
     }
 
     /// The place for the next bytes of a value, if reading straight into it pays. The end of a value always comes

@@ -128,11 +128,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // gat
     fn get_and_touch(&mut self, key: Key<'_>, prepared: Prepared<'t>, exptime: i64, form: &Form<'_>) -> Done {
         let place = self.guards.place(key.written(), Some(prepared));
-        if self.cx.shared.observers.is_read_only() {
-            let error = self.maintenance();
-            return self.refuse_get(error, form);
-        }
-        if let Err(error) = place.admit(self.rights, Right::Both) {
+        if let Err(error) = self.admit_change().and_then(|()| place.admit(self.rights, Right::Both)) {
             return self.refuse_get(error, form);
         }
         let counters = self.cx.counters;

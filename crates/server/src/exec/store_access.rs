@@ -13,7 +13,7 @@ use crate::conn::waiter::{Waiter, Waiting};
 use crate::namespaces::Place;
 use crate::persistence::fetch::{Fetching, Finding, Wanted};
 use crate::persistence::{Behind, Persistence};
-use crate::replication::home::{Answer, Asked};
+use crate::replication::home::Asked;
 
 /// The way to items that may be in a store, not in memory.
 pub(crate) struct StoreAccess<'e, 'c> {
@@ -22,8 +22,8 @@ pub(crate) struct StoreAccess<'e, 'c> {
     findings: Vec<Finding>,
     /// What is to be looked up in the store before the request can be executed: with [`Waiting::Signal`].
     wanted: Vec<Wanted>,
-    /// Of the key's home, to the request that waited for it.
-    pub(super) answer: Option<Answer>,
+    /// What the key's home has answered, to the request that waited for it.
+    pub(super) answered: Option<Arc<Asked>>,
     /// What the home of a key was asked: with [`Waiting::Signal`].
     pub(super) asked: Option<Arc<Asked>>,
 }
@@ -59,8 +59,8 @@ impl Unanswered {
 }
 
 impl<'e, 'c> StoreAccess<'e, 'c> {
-    pub(crate) fn new(cx: &'e Context<'c>, findings: Vec<Finding>, answer: Option<Answer>) -> Self {
-        Self { cx, findings, wanted: Vec::new(), answer, asked: None }
+    pub(crate) fn new(cx: &'e Context<'c>, findings: Vec<Finding>, answered: Option<Arc<Asked>>) -> Self {
+        Self { cx, findings, wanted: Vec::new(), answered, asked: None }
     }
 
     /// Takes what the home of a key was asked; the connection is signalled once it has answered.

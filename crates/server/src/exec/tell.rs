@@ -3,7 +3,6 @@
 //! With "invalidations" a deletion is told, a mark, and a flush; a value that is stored is not: it fills this site's
 //! cache, and must not empty the others'. With "values" all changes are told.
 
-use larder_engine::UPLOAD_BYTES_MIN;
 use larder_policy::Told;
 use larder_protocol::Error;
 use larder_protocol::command::{Command, Invalidate, Mode, Store};
@@ -12,7 +11,7 @@ use super::Context;
 use super::store_access::{StoreAccess, Unanswered};
 use crate::conn::waiter::{Waiter, Waiting};
 use crate::namespaces::Place;
-use crate::replication::home::{HomeReply, Homes, encode_command};
+use crate::replication::home::{HomeReply, Homes};
 use crate::replication::ring::Change;
 
 impl Context<'_> {
@@ -38,10 +37,7 @@ impl Context<'_> {
             return;
         }
         let clock = &self.shared.clock;
-        let exptime_secs = invalidate.exptime.map(|exptime| {
-            let at = place.expiry(clock, exptime).secs();
-            at.map_or(0, |secs| clock.wall_secs(secs).max(1).unsigned_abs())
-        });
+        let exptime_secs = invalidate.exptime.map(|exptime| clock.exptime_secs(place.expiry(clock, exptime)));
         let (is_stale, blank) = (invalidate.stale, invalidate.blank);
         self.tell_cold(place, Change::Marked { key: key.into(), is_stale, blank, exptime_secs });
     }
@@ -62,53 +58,41 @@ pub(super) fn reads_before(store: &Store<'_>) -> bool {
 }
 
 impl StoreAccess<'_, '_> {
-    /// The home's answer to a command, where another site is the home of its key. `None`: this site runs it.
+    /// True if a site is the home of a key, be it this one.
     #[inline(always)]
+    pub(super) fn has_home(place: &Place<'_>) -> bool {
+        matches!(place.namespace, Some(namespace) if namespace.policy.home.is_some())
+    }
+
+    /// True if another site is.
+    pub(super) fn is_away(&self, place: &Place<'_>) -> bool {
+        other_home(self.cx, place).is_some()
+    }
+
+    /// What the home has answered to this command, which has waited for that.
+    pub(super) fn take_answer(&mut self, command: &Command<'_>) -> Option<HomeReply> {
+        self.answered.take()?.answer_to(command)
+    }
+
+    /// The home's answer to a command, where another site is the home of its key. `None`: this site runs it.
+    #[inline(never)]
     pub(super) fn ask_home(
         &mut self,
         place: &Place<'_>,
         command: &Command<'_>,
         value: &[u8],
     ) -> Result<Option<HomeReply>, Unanswered> {
-        match place.namespace {
-            Some(namespace) if namespace.policy.home.is_some() => self.ask_home_of(place, command, value),
-            _ => Ok(None),
-        }
-    }
-
-    /// True if another site is the home of a key.
-    pub(super) fn is_away(&self, place: &Place<'_>) -> bool {
-        other_home(self.cx, place).is_some()
-    }
-
-    #[inline(never)]
-    fn ask_home_of(
-        &mut self,
-        place: &Place<'_>,
-        command: &Command<'_>,
-        value: &[u8],
-    ) -> Result<Option<HomeReply>, Unanswered> {
         let Some((homes, home)) = other_home(self.cx, place) else { return Ok(None) };
-        let refused = |error| Err(Unanswered::Refused(error));
+        if let Some(reply) = self.take_answer(command) {
+            return Ok(Some(reply));
+        }
         self.refuse_datagram()?;
-        // What had memory of its own while it arrived is not copied from there, however it was cut into packets.
-        let large_bytes = self.cx.shared.namespaces.engine(place.number()).large_value_bytes();
-        let value_bytes = command.value_bytes().unwrap_or_default();
-        if value_bytes as usize > UPLOAD_BYTES_MIN || value_bytes >= large_bytes {
-            return refused(Error::HomeTooLarge);
-        }
-        let Some(command) = encode_command(command, value) else { return Ok(None) };
-        if let Some(answer) = self.answer.take().filter(|answer| answer.command == command) {
-            return Ok(Some(answer.reply));
-        }
-        let Ok(connection) = usize::try_from(self.cx.client.fd) else { return refused(Error::HomeAway) };
-        match homes.ask(home, Waiter { worker: self.cx.worker, connection }, command) {
-            Ok(asked) => {
-                self.asked = Some(asked);
-                Err(Unanswered::Wait(Waiting::Signal))
-            }
-            Err(error) => refused(error),
-        }
+        let Ok(connection) = usize::try_from(self.cx.client.fd) else {
+            return Err(Unanswered::Refused(Error::HomeAway));
+        };
+        let waiter = Waiter { worker: self.cx.worker, connection };
+        self.asked = Some(homes.ask(home, waiter, command, value).map_err(Unanswered::Refused)?);
+        Err(Unanswered::Wait(Waiting::Signal))
     }
 }
 

@@ -68,9 +68,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     #[inline(always)] // A caller that passes a plain set drops most of this code.
-    fn store_at(&mut self, store: command::Store<'_>, place: Place<'t>, value: Value<'_>) -> Answered<'t> {
+    fn store_at(
+        &mut self,
+        store: command::Store<'_>,
+        place: Place<'t>,
+        mut value: Value<'_>,
+    ) -> Answered<'t> {
         let counters = self.cx.counters;
-        let key = store.key.bytes(&mut self.key_buffer);
         let Place { guard, hash, hint, .. } = place;
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Ok(Reply::Error(error));
@@ -78,14 +82,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if store.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
             return Ok(Reply::Error(Error::OwnVersion));
         }
-        if reads_before(&store) {
-            let whole = if let Value::Whole(value) = value { value } else { &[] };
-            match self.store.ask_home(&place, &command::Command::Store(store), whole) {
-                Ok(None) => {}
-                Ok(Some(reply)) => return Ok(reply.into_reply()),
-                Err(unanswered) => return unanswered.into_answer(),
-            }
+        if reads_before(&store)
+            && StoreAccess::has_home(&place)
+            && let Some(answered) = self.store_at_home(store, &place, &mut value)
+        {
+            return answered;
         }
+        let key = store.key.bytes(&mut self.key_buffer);
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let cas_is_on = self.cx.shared.settings.cas;
         let intent = Intent::Store { value_bytes: store.value_bytes.into() };
@@ -150,20 +153,56 @@ impl<'t> Executor<'_, '_, '_, 't> {
         Ok(reply)
     }
 
+    /// The answer of the key's home to a store that looks at what is there. `None`: this site is the home.
+    #[inline(never)]
+    fn store_at_home(
+        &mut self,
+        store: command::Store<'_>,
+        place: &Place<'t>,
+        value: &mut Value<'_>,
+    ) -> Option<Answered<'t>> {
+        if !self.store.is_away(place) {
+            return None;
+        }
+        let command = command::Command::Store(store);
+        if let Some(reply) = self.store.take_answer(&command) {
+            return Some(Ok(reply.into_reply()));
+        }
+        // However it was cut into packets.
+        let key = store.key.bytes(&mut self.key_buffer);
+        let expiry = Expiries::of(&store, place, &self.cx.shared.clock);
+        let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
+        if place.guard.admit_value(&terms, store.value_bytes) == Err(WriteError::TooLarge) {
+            return Some(self.refuse_unasked(store, place, Error::TooLarge).map_err(Done::Wait));
+        }
+        let bytes = match value {
+            Value::Whole(bytes) => Some(*bytes),
+            Value::Uploaded(upload) => upload.as_ref().and_then(|upload| place.guard.uploaded(upload)),
+        };
+        let Some(bytes) = bytes else {
+            return Some(self.refuse_unasked(store, place, Error::OutOfMemoryStoring).map_err(Done::Wait));
+        };
+        match self.store.ask_home(place, &command, bytes) {
+            Ok(reply) => reply.map(|reply| Ok(reply.into_reply())),
+            Err(unanswered) => {
+                if let (Unanswered::Wait(_), Value::Uploaded(upload)) = (unanswered, value) {
+                    // It is on its way: its memory here is of no use any more.
+                    **upload = None;
+                }
+                Some(unanswered.into_answer())
+            }
+        }
+    }
+
     /// Refuses a store whose value is still to come, where any value of that size would be refused. Errors: with this
     /// reply; or it is to be tried again after this wait.
     pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Refused<'t>> {
-        if self.cx.shared.observers.is_read_only() {
-            return Err(Ok(Reply::Error(self.maintenance())));
-        }
+        self.admit_change().map_err(|error| Ok(Reply::Error(error)))?;
         let guards = self.guards;
         let key = store.key.bytes(&mut self.key_buffer);
         let place = guards.place(key, None);
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Err(Ok(Reply::Error(error)));
-        }
-        if reads_before(&store) && self.store.is_away(&place) {
-            return Err(Ok(Reply::Error(Error::HomeTooLarge)));
         }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
@@ -209,8 +248,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// The reply to a store whose value gets no memory, or what to wait for.
     pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Refused<'t> {
-        if self.cx.shared.observers.is_read_only() {
-            return Ok(Reply::Error(self.maintenance()));
+        if let Err(error) = self.admit_change() {
+            return Ok(Reply::Error(error));
         }
         let guards = self.guards;
         let place = guards.place(store.key.bytes(&mut self.key_buffer), None);
@@ -406,10 +445,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if arith.cas.is_some() && self.cx.shared.is_replicated(place.number()) {
             return Ok(Reply::Error(Error::OwnVersion));
         }
-        match self.store.ask_home(&place, &command::Command::Arith(arith), &[]) {
-            Ok(None) => {}
-            Ok(Some(reply)) => return Ok(reply.into_reply()),
-            Err(unanswered) => return unanswered.into_answer(),
+        if StoreAccess::has_home(&place) {
+            match self.store.ask_home(&place, &command::Command::Arith(arith), &[]) {
+                Ok(None) => {}
+                Ok(Some(reply)) => return Ok(reply.into_reply()),
+                Err(unanswered) => return unanswered.into_answer(),
+            }
         }
         let touch = arith.exptime.map(|exptime| place.expiry(clock, exptime));
         let how = larder_engine::Arith {

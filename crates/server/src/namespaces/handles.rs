@@ -32,36 +32,26 @@ pub(crate) struct View {
 impl Namespaces {
     /// Handles for worker number `worker`. `None`: one of the engines has none left.
     pub fn handles_of(&self, worker: usize) -> Option<Handles> {
-        let mut handles = self.handles()?;
-        handles.view = self.named.as_ref().and_then(|named| {
-            Some(View {
-                table: Arc::clone(&named.lock_table()),
-                // Read again before the first request.
-                version: 0,
-                limits_users: false,
-                syncs: 0,
-                counters: Arc::clone(named.counters.get(worker)?),
-                engines: self.engines.clone(),
-            })
-        });
-        handles.refresh(self);
-        Some(handles)
+        let counters = self.named.as_ref().and_then(|named| named.counters.get(worker).map(Arc::clone));
+        self.handles_that_count(counters)
     }
 
     /// Handles that know the policies, for who executes commands and is no worker: what it does in the namespaces is
     /// not counted. `None`: one of the engines has none left.
     pub(crate) fn handles_apart(&self) -> Option<Handles> {
+        self.handles_that_count(Some(self.engines.iter().map(|_| NamespaceCounters::default()).collect()))
+    }
+
+    fn handles_that_count(&self, counters: Option<Arc<[NamespaceCounters]>>) -> Option<Handles> {
         let mut handles = self.handles()?;
-        handles.view = self.named.as_ref().map(|named| {
-            View {
-                table: Arc::clone(&named.lock_table()),
-                // Read again before the first request.
-                version: 0,
-                limits_users: false,
-                syncs: 0,
-                counters: self.engines.iter().map(|_| NamespaceCounters::default()).collect(),
-                engines: self.engines.clone(),
-            }
+        handles.view = self.named.as_ref().zip(counters).map(|(named, counters)| View {
+            table: Arc::clone(&named.lock_table()),
+            // Read again before the first request.
+            version: 0,
+            limits_users: false,
+            syncs: 0,
+            counters,
+            engines: self.engines.clone(),
         });
         handles.refresh(self);
         Some(handles)

@@ -39,7 +39,7 @@ impl Backing for NamespaceBacking {
             Change::Put { kept, pinnable, replaced, registers } => {
                 let kind = Kind::Put {
                     client_flags: kept.client_flags,
-                    exptime_secs: exptime_secs(&self.clock, kept.expiry),
+                    exptime_secs: self.clock.exptime_secs(kept.expiry),
                     version: kept.version,
                     marks: marks_of(&kept),
                     registers: Registers {
@@ -91,7 +91,7 @@ impl Backing for NamespaceBacking {
 
     fn schedule_flush(&self, at: Option<u32>) -> Position {
         let kind = at.map_or(Kind::CancelFlushAt, |at| Kind::FlushAt {
-            at_secs: exptime_secs(&self.clock, Expiry::at(at)),
+            at_secs: self.clock.exptime_secs(Expiry::at(at)),
         });
         let position = self.journal.next_position_of_none();
         self.journal.submit(position, commit::Change::new(kind, &self.prefix, b"", self.is_sync));
@@ -123,22 +123,6 @@ impl NamespaceBacking {
 
 /// A change is in the store within this time, unless the disk hangs.
 const WAY_SECS_MAX: u32 = 10;
-
-/// Unix time; 0: never.
-fn exptime_secs(clock: &Clock, expiry: Expiry) -> u64 {
-    // What has expired long ago may have been before 1970.
-    expiry.secs().map_or(0, |secs| u64::try_from(clock.wall_secs(secs)).unwrap_or(0).max(1))
-}
-
-/// On the engine's scale; `None`: it has expired.
-pub(crate) fn expiry(clock: &Clock, exptime_secs: u64) -> Option<Expiry> {
-    if exptime_secs == 0 {
-        return Some(Expiry::NEVER);
-    }
-    let left_secs = i64::try_from(exptime_secs).unwrap_or(i64::MAX).saturating_sub(clock.wall_secs(0));
-    let secs = u32::try_from(left_secs.max(0)).unwrap_or(u32::MAX);
-    (secs > clock.now().secs).then(|| Expiry::at(secs))
-}
 
 fn marks_of(kept: &Kept<'_>) -> Marks {
     let mark = |is_set: bool, mark: Marks| if is_set { mark } else { Marks::NONE };

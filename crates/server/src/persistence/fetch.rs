@@ -9,7 +9,6 @@ use larder_engine::{Filled, Guard, Handle, Hash, Kept, Now, Position, Store as T
 use larder_protocol::Error;
 use larder_store::{Marks, Meta, Sink, Store, TryGet};
 
-use super::backing::expiry;
 use super::meters::ReadMeter;
 use crate::clock::Clock;
 use crate::conn::waiter::Waiter;
@@ -133,7 +132,7 @@ fn kept<'k>(clock: &Clock, key: &'k [u8], meta: &Meta, value: &'k [u8]) -> Optio
         key,
         value,
         client_flags: meta.client_flags,
-        expiry: expiry(clock, meta.exptime_secs)?,
+        expiry: clock.unexpired(meta.exptime_secs)?,
         version: meta.version,
         is_stale: meta.marks.contains(Marks::STALE),
         is_token_held: meta.marks.contains(Marks::TOKEN),

@@ -3,13 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use larder_replication::link::{Publisher, PublisherAction};
+use larder_replication::link::{ALIVE_MICROS, Publisher, PublisherAction};
 use larder_replication::members::Standing;
 use larder_replication::wire::Side;
 
 use super::Site;
-use super::home::Runner;
-use super::stream::{PeerStream, ended};
+use super::home::{Order, Runner};
+use super::stream::{INPUT_BYTES, PeerStream, ended};
 use super::tell::Teller;
 use super::waiters::Until;
 use crate::shared::Shared;
@@ -25,40 +25,72 @@ pub(super) fn serve(
     let Some(peer) = publisher.peer().filter(|peer| site.members().position(*peer).is_some()) else {
         return Err(io::Error::other("the site is not among the configured peers"));
     };
-    let mut served = Aside { shared, site, peer, teller: None, runner: None, asked: Vec::new() };
+    let mut served = Aside {
+        shared,
+        site,
+        peer,
+        teller: None,
+        runner: None,
+        clock_due_micros: u64::MAX,
+        asked: Vec::new(),
+    };
     served.hear(first, body, &mut publisher)?;
     let waiter = site.waiter()?;
     let mut input = vec![0; INPUT_BYTES];
-    let mut pause = PAUSE_MIN;
-    while !publisher.is_closed() {
+    let mut rest = Rest::Busy;
+    loop {
         let is_removed = site.live(peer).is_some_and(|position| position.standing == Standing::Removed);
         if site.is_stopping() || is_removed {
             publisher.stop();
         }
+        if let Some(ring) = shared.ring.as_ref().filter(|_| rest == Rest::Idle && served.teller.is_some()) {
+            // Before it looks for the last time.
+            ring.idle.add(&waiter.waker());
+        }
+        publisher.tick(site.now());
         let mut is_busy = served.work(&mut publisher)?;
         while let Some(action) = publisher.next_action() {
             match action {
                 PublisherAction::Send(bytes) => stream.write_all(&bytes)?,
-                PublisherAction::Side(side, body) => served.hear(side, body, &mut publisher)?,
+                PublisherAction::Side(side, body) => {
+                    served.hear(side, body, &mut publisher)?;
+                    is_busy = true;
+                }
                 PublisherAction::Close(closed) => {
                     tracing::info!(site = peer, "a peer's connection ends: {closed}")
                 }
                 _ => {}
             }
-            is_busy = true;
         }
-        if is_busy {
-            pause = PAUSE_MIN;
-            continue;
+        if publisher.is_closed() {
+            return Ok(());
         }
-        match stream.read(&mut input, &waiter, Until { position: 0, timeout: pause })? {
+        let timeout = match (is_busy, rest) {
+            (true, _) => {
+                rest = Rest::Busy;
+                Duration::ZERO
+            }
+            (false, Rest::Busy) => {
+                rest = Rest::Idle;
+                GATHER
+            }
+            (false, Rest::Idle) => site.time_until(publisher.deadline_micros().min(served.clock_due_micros)),
+        };
+        match stream.read(&mut input, &waiter, Until { position: 0, timeout })? {
             Some(0) => return Err(ended("the peer closed the connection")),
             Some(count) => publisher.receive(&input[..count], site.now()),
-            None => pause = (pause * 2).min(PAUSE_MAX),
+            None => {}
         }
-        publisher.tick(site.now());
     }
-    Ok(())
+}
+
+/// What it does when there is nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// There was something just now: it waits [`GATHER`] at most, so that what is told next is more than one change.
+    Busy,
+    /// It waits until it is woken.
+    Idle,
 }
 
 /// Such a connection.
@@ -70,18 +102,23 @@ struct Aside<'s> {
     teller: Option<Teller<'s>>,
     /// It has commands run.
     runner: Option<Runner<'s>>,
-    /// Commands that are to be run, by their numbers.
-    asked: Vec<(u64, Vec<u8>)>,
+    /// When it is told this site's clock next, if it has commands run.
+    clock_due_micros: u64,
+    /// Commands that are to be run.
+    asked: Vec<Order>,
 }
 
 impl Aside<'_> {
     fn hear(&mut self, side: Side, body: Vec<u8>, publisher: &mut Publisher) -> io::Result<()> {
         match side {
-            Side::Follow(cursor) if self.teller.is_none() => {
+            Side::Follow { cursor, body_bytes_max } if self.teller.is_none() => {
                 // A peer whose file has such namespaces, and this site's has not, is told of nothing.
                 if let Some(ring) = &self.shared.ring {
-                    let now = self.site.now();
-                    self.teller = Some(Teller::begin(self.shared, ring, self.peer, cursor, publisher, now)?);
+                    let (now, body_bytes_max) =
+                        (self.site.now(), usize::try_from(body_bytes_max).unwrap_or(usize::MAX));
+                    let teller =
+                        Teller::begin(self.shared, ring, self.peer, cursor, body_bytes_max, publisher, now)?;
+                    self.teller = Some(teller);
                 }
             }
             Side::Taken { shard, to } => {
@@ -89,7 +126,13 @@ impl Aside<'_> {
                     teller.taken(shard, to);
                 }
             }
-            Side::Ask { number } => self.asked.push((number, body)),
+            Side::OpenHome if self.runner.is_none() => {
+                self.runner = Some(Runner::new(self.shared, self.site)?);
+                self.clock_due_micros = 0;
+            }
+            Side::Ask { number, until_micros } if self.runner.is_some() => {
+                self.asked.push(Order { number, until_micros, command: body });
+            }
             _ => return Err(io::Error::other("a message comes at the wrong time")),
         }
         Ok(())
@@ -97,18 +140,17 @@ impl Aside<'_> {
 
     /// True: there was something to do.
     fn work(&mut self, publisher: &mut Publisher) -> io::Result<bool> {
-        let mut is_busy = false;
-        if !self.asked.is_empty() {
-            is_busy = true;
-            if self.runner.is_none() {
-                self.runner = Some(Runner::new(self.shared, self.site)?);
+        let now = self.site.now();
+        if now.micros >= self.clock_due_micros {
+            self.clock_due_micros = now.micros + ALIVE_MICROS;
+            let command_bytes_max = self.site.settings.body_bytes_max as u64;
+            publisher.say(Side::Home { clock_micros: now.micros, command_bytes_max }, &[], now);
+        }
+        let mut is_busy = !self.asked.is_empty();
+        if let Some(runner) = self.runner.as_mut().filter(|_| is_busy) {
+            for (number, answer) in runner.run_all(&std::mem::take(&mut self.asked)) {
+                publisher.say(Side::Answer { number }, &answer, self.site.now());
             }
-            if let Some(runner) = &mut self.runner {
-                for (number, answer) in runner.run_all(&self.asked) {
-                    publisher.say(Side::Answer { number }, &answer, self.site.now());
-                }
-            }
-            self.asked.clear();
         }
         if let Some(teller) = &mut self.teller {
             is_busy |= teller.tell(publisher, self.site.now());
@@ -117,7 +159,5 @@ impl Aside<'_> {
     }
 }
 
-/// Between looks at what there is to tell or to answer.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(16);
-const INPUT_BYTES: usize = 64 << 10;
+/// Between a change that was told and the next look.
+const GATHER: Duration = Duration::from_millis(1);

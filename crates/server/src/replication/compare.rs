@@ -51,7 +51,7 @@ fn visit_step(
         position => Cursor::decode(position).ok_or_else(|| io::Error::other("no position of a scan"))?,
     };
     let has_more = store
-        .for_each_readable_state(&mut cursor, STEP_BYTES, unreadable, &mut |key, state, value| {
+        .for_each_state(&mut cursor, STEP_BYTES, Some(unreadable), &mut |key, state, value| {
             let state = state_of(state, value);
             if is_compared(&state, horizon) && is_told(table, key) {
                 visit(key, &state);

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use larder_engine::{Expiry, Invalidate, LookupHint, Mode, Store as Terms, Stored, WriteError};
 use larder_policy::{Table, Told as Policy};
@@ -15,19 +14,20 @@ use larder_replication::version::{is_version, unix_micros_of};
 use larder_replication::wire::{Gap, RingCursor, Side};
 
 use super::Site;
-use super::ring::{Ring, unix_micros};
-use super::stream::{PeerStream, ended};
+use super::peers::PeerAddress;
+use super::ring::Ring;
+use super::stream::{INPUT_BYTES, PeerStream, ended, keep_connected};
 use super::waiters::Until;
-use crate::clock::Clock;
+use crate::clock;
 use crate::namespaces::Handles;
 use crate::shared::Shared;
 use crate::startup::random;
 
-/// Follows the peer at this address until the site stops.
-pub(super) fn run(address: &str, shared: &Shared, site: &Site, ring: &Ring, handles: &mut Handles) {
-    let mut pull = CachePull { address, shared, site, ring, handles, cursor: RingCursor::default() };
-    let mut backoff = BACKOFF_MIN;
-    while !site.is_stopping() {
+/// Follows a peer until the site stops, or the peer is none any more.
+pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, ring: &Ring, handles: &mut Handles) {
+    let address = peer.address;
+    let mut pull = CachePull { peer, address, shared, site, ring, handles, cursor: RingCursor::default() };
+    keep_connected(peer, site, || {
         let mut has_connected = false;
         if let Err(error) = pull.follow(&mut has_connected)
             && !site.is_stopping()
@@ -35,13 +35,13 @@ pub(super) fn run(address: &str, shared: &Shared, site: &Site, ring: &Ring, hand
             tracing::info!(address, "the peer's caches are not followed: {error}");
         }
         ring.with_followed(address, |figures| figures.is_connected = false);
-        backoff = if has_connected { BACKOFF_MIN } else { (backoff * 2).min(BACKOFF_MAX) };
-        std::thread::park_timeout(backoff);
-    }
+        has_connected
+    });
 }
 
 /// What one peer's caches tell.
 struct CachePull<'f> {
+    peer: &'f PeerAddress<'f>,
     address: &'f str,
     shared: &'f Shared,
     site: &'f Site,
@@ -59,7 +59,7 @@ impl CachePull<'_> {
         let waiter = site.waiter()?;
         let mut input = vec![0; INPUT_BYTES];
         while !subscriber.is_closed() {
-            if site.is_stopping() {
+            if self.peer.is_over(site) {
                 subscriber.stop();
             }
             match stream.read(
@@ -75,8 +75,11 @@ impl CachePull<'_> {
             while let Some(action) = subscriber.next_action() {
                 match action {
                     SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
-                    SubscriberAction::Connected { .. } => {
-                        subscriber.say(Side::Follow(self.cursor.clone()), &[], site.now());
+                    SubscriberAction::Connected { site: number, .. } => {
+                        self.peer.check(number)?;
+                        let (cursor, body_bytes_max) =
+                            (self.cursor.clone(), site.settings.body_bytes_max as u64);
+                        subscriber.say(Side::Follow { cursor, body_bytes_max }, &[], site.now());
                     }
                     SubscriberAction::Side(Side::Following(cursor, gap), _) => {
                         self.close_gap(&gap);
@@ -112,7 +115,7 @@ impl CachePull<'_> {
             return;
         }
         for number in &numbers {
-            self.shared.flush_untold(*number, FLUSH_NOW, self.shared.clock.now());
+            self.shared.flush_untold(*number, FlushTime::Now, self.shared.clock.now());
             let prefix = table.prefix(*number).escape_ascii().to_string();
             tracing::warn!(
                 address = self.address,
@@ -176,7 +179,7 @@ impl CachePull<'_> {
                 Told::Value { client_flags, is_binary_key, exptime_secs, value, .. } if !is_blind => {
                     let terms = Terms {
                         client_flags,
-                        expiry: expiry(clock, exptime_secs),
+                        expiry: clock.unexpired(exptime_secs).unwrap_or(Expiry::PAST),
                         mode: Mode::Set,
                         binary_key: is_binary_key,
                         ..Terms::set(key, value)
@@ -189,7 +192,7 @@ impl CachePull<'_> {
                     }
                 }
                 Told::Marked { is_stale, blank, exptime_secs, .. } if !is_blind => {
-                    let expiry = exptime_secs.map(|secs| expiry(clock, secs));
+                    let expiry = exptime_secs.map(|secs| clock.unexpired(secs).unwrap_or(Expiry::PAST));
                     let how = Invalidate { compare: None, stale: is_stale, blank, expiry, cas: None };
                     !matches!(guard.invalidate(key, hash, &how), Err(WriteError::TryAgain))
                 }
@@ -214,18 +217,9 @@ impl CachePull<'_> {
         if self.ring.told(number) == Policy::Nothing {
             return None;
         }
-        let exptime = match when {
-            FlushTime::Now => FLUSH_NOW,
-            FlushTime::At(secs) => i64::try_from(secs).unwrap_or(i64::MAX),
-            FlushTime::Cancelled => CANCEL_FLUSH,
-        };
-        self.shared.flush_untold(number, exptime, self.shared.clock.now());
+        self.shared.flush_untold(number, when, self.shared.clock.now());
         Some(true)
     }
-}
-
-fn expiry(clock: &Clock, exptime_secs: u64) -> Expiry {
-    clock.expiry(i64::try_from(exptime_secs).unwrap_or(i64::MAX), clock.now())
 }
 
 /// Errors: it is no version, or one of the two clocks is wrong. Such a change would win for ever.
@@ -233,7 +227,7 @@ fn check_clock(version: u64) -> io::Result<()> {
     if version != 0 && !is_version(version) {
         return Err(io::Error::other("the peer tells what is no version"));
     }
-    let ahead_micros = unix_micros_of(version).saturating_sub(unix_micros());
+    let ahead_micros = unix_micros_of(version).saturating_sub(clock::unix_micros());
     if ahead_micros > AHEAD_MICROS_MAX {
         let secs = ahead_micros / 1_000_000;
         return Err(io::Error::other(format!(
@@ -243,12 +237,5 @@ fn check_clock(version: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// As exptimes of flush_all.
-const FLUSH_NOW: i64 = 0;
-/// A moment before the start.
-const CANCEL_FLUSH: i64 = 60 * 60 * 24 * 30 + 1;
-const BACKOFF_MIN: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-const INPUT_BYTES: usize = 64 << 10;
 /// Guards last microseconds, unless their threads lose their cores.
 const TRIES_MAX: u32 = 100_000;

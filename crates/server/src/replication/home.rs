@@ -10,17 +10,19 @@ mod ask;
 mod codec;
 mod run;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use larder_policy::{Policy, Rmw, Table};
-use larder_protocol::Error;
+use larder_protocol::{Command, Error};
 
 pub(super) use self::ask::run;
-pub(crate) use self::codec::{HomeReply, encode_command};
-pub(super) use self::run::Runner;
+pub(crate) use self::codec::HomeReply;
+use self::codec::{command_bytes, push_head};
+pub(super) use self::run::{Order, Runner};
 use super::site::lock;
+use super::waiters::Waker;
 use crate::conn::waiter::Waiter;
 use crate::net::worker_pool::WorkerPool;
 
@@ -28,10 +30,10 @@ use crate::net::worker_pool::WorkerPool;
 pub(crate) struct Homes {
     /// This one.
     site: u8,
+    /// The homes that are not this one.
+    others: BTreeSet<u8>,
     /// By site.
     queues: Mutex<BTreeMap<u8, Queue>>,
-    /// Something was queued.
-    wake: Condvar,
     /// Set before the first request.
     pool: OnceLock<Arc<WorkerPool>>,
     counts: Mutex<Counts>,
@@ -48,11 +50,16 @@ pub(crate) struct Counts {
     pub(crate) silent: u64,
     /// Commands that this site ran for others.
     pub(crate) run: u64,
+    /// Commands of others that came too late, and were not run.
+    pub(crate) late: u64,
 }
 
 #[derive(Default)]
 struct Queue {
-    is_connected: bool,
+    /// While it is connected: what wakes the thread that sends.
+    waker: Option<Waker>,
+    /// The longest command that it takes.
+    command_bytes_max: usize,
     /// Of commands that are not answered.
     unanswered_bytes: usize,
     waiting: VecDeque<Arc<Asked>>,
@@ -68,30 +75,39 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The answer; `None`: it is under way.
-    pub(crate) fn take_answer(&self) -> Option<Answer> {
-        let reply = lock(&self.answer).take()?;
-        Some(Answer { command: self.command.clone(), reply })
+    /// The answer, if it is that to this command, whose value has been sent; `None`: it is under way, or another one's.
+    pub(crate) fn answer_to(&self, command: &Command<'_>) -> Option<HomeReply> {
+        let mut head = Vec::new();
+        push_head(command, &mut head)?;
+        let is_of_it =
+            self.command.starts_with(&head) && command_bytes(command, head.len()) == self.command.len();
+        lock(&self.answer).take_if(|_| is_of_it)
     }
-}
 
-/// The answer to a command.
-pub(crate) struct Answer {
-    pub(crate) command: Vec<u8>,
-    pub(crate) reply: HomeReply,
+    /// True once there is an answer, until it is taken.
+    pub(crate) fn is_answered(&self) -> bool {
+        lock(&self.answer).is_some()
+    }
 }
 
 impl Homes {
     /// For a site; `None`: no namespace has a home.
     pub(crate) fn of(table: Option<&Table>, site: u8) -> Option<Self> {
         let table = table.filter(|_| site != 0)?;
-        table.numbers().any(|number| home_of(table.policy(number)).is_some()).then(|| Self {
+        let homes: BTreeSet<u8> =
+            table.numbers().filter_map(|number| home_of(table.policy(number))).collect();
+        (!homes.is_empty()).then(|| Self {
             site,
+            others: homes.into_iter().filter(|home| *home != site).collect(),
             queues: Mutex::default(),
-            wake: Condvar::new(),
             pool: OnceLock::new(),
             counts: Mutex::default(),
         })
+    }
+
+    /// True if a peer may be the home of some keys; 0: one whose number is not known.
+    pub(super) fn may_be(&self, peer: u8) -> bool {
+        if peer == 0 { !self.others.is_empty() } else { self.others.contains(&peer) }
     }
 
     /// Whom to wake by; once, before the first request.
@@ -105,44 +121,64 @@ impl Homes {
     }
 
     /// Leaves a command for its home. Errors: what to answer instead.
-    pub(crate) fn ask(&self, home: u8, waiter: Waiter, command: Vec<u8>) -> Result<Arc<Asked>, Error> {
+    pub(crate) fn ask(
+        &self,
+        home: u8,
+        waiter: Waiter,
+        command: &Command<'_>,
+        value: &[u8],
+    ) -> Result<Arc<Asked>, Error> {
+        let mut bytes = Vec::new();
+        push_head(command, &mut bytes).ok_or(Error::UnknownCommand)?;
+        let command_bytes = bytes.len() + value.len();
+        let admit = |queue: &Queue| match &queue.waker {
+            None => Err(Error::HomeAway),
+            Some(_) if command_bytes > queue.command_bytes_max => Err(Error::HomeTooLarge),
+            Some(_) if queue.unanswered_bytes >= UNANSWERED_BYTES_MAX => Err(Error::HomeBusy),
+            Some(_) => Ok(()),
+        };
+        let admitted = admit(lock(&self.queues).entry(home).or_default());
+        admitted.inspect_err(|_| self.count(|counts| counts.refused += 1))?;
+        // Not with the queues locked: it may be long.
+        if bytes.try_reserve_exact(value.len()).is_err() {
+            return Err(Error::OutOfMemory);
+        }
+        bytes.extend_from_slice(value);
         let mut queues = lock(&self.queues);
         let queue = queues.entry(home).or_default();
-        let refused = match queue.is_connected {
-            false => Some(Error::HomeAway),
-            true if queue.unanswered_bytes >= UNANSWERED_BYTES_MAX => Some(Error::HomeBusy),
-            true => None,
-        };
-        if let Some(error) = refused {
-            drop(queues);
-            self.count(|counts| counts.refused += 1);
-            return Err(error);
-        }
-        queue.unanswered_bytes += COMMAND_BYTES + command.len();
-        let asked =
-            Arc::new(Asked { waiter, home, command, since: Instant::now(), answer: Mutex::new(None) });
+        admit(queue).inspect_err(|_| self.count(|counts| counts.refused += 1))?;
+        queue.unanswered_bytes += COMMAND_BYTES + command_bytes;
+        let (command, since) = (bytes, Instant::now());
+        let asked = Arc::new(Asked { waiter, home, command, since, answer: Mutex::new(None) });
         queue.waiting.push_back(Arc::clone(&asked));
-        self.wake.notify_all();
+        // Who finds one in the queue takes the others, too.
+        if queue.waiting.len() == 1
+            && let Some(waker) = &queue.waker
+        {
+            waker.wake();
+        }
         Ok(asked)
     }
 
-    /// Takes what waits for a home. Waits so long for it.
-    fn take(&self, home: u8, timeout: Duration) -> VecDeque<Arc<Asked>> {
-        let is_idle =
-            |queues: &mut BTreeMap<u8, Queue>| queues.get(&home).is_none_or(|queue| queue.waiting.is_empty());
-        let queues = lock(&self.queues);
-        let waited = self.wake.wait_timeout_while(queues, timeout, is_idle);
-        let (mut queues, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        queues.get_mut(&home).map(|queue| std::mem::take(&mut queue.waiting)).unwrap_or_default()
+    /// Takes the next command for a home.
+    fn take(&self, home: u8) -> Option<Arc<Asked>> {
+        lock(&self.queues).get_mut(&home)?.waiting.pop_front()
     }
 
-    /// The connection to a home is there, or gone: then what waits is refused.
-    fn set_connected(&self, home: u8, is_connected: bool) {
+    /// A home can be asked from now on.
+    fn connected(&self, home: u8, waker: Waker, command_bytes_max: usize) {
+        let mut queues = lock(&self.queues);
+        let queue = queues.entry(home).or_default();
+        (queue.waker, queue.command_bytes_max) = (Some(waker), command_bytes_max);
+    }
+
+    /// The connection to a home is gone: what waits is refused.
+    fn disconnected(&self, home: u8) {
         let waiting = {
             let mut queues = lock(&self.queues);
             let queue = queues.entry(home).or_default();
-            queue.is_connected = is_connected;
-            if is_connected { VecDeque::new() } else { std::mem::take(&mut queue.waiting) }
+            queue.waker = None;
+            std::mem::take(&mut queue.waiting)
         };
         waiting.iter().for_each(|asked| self.answer(asked, HomeReply::Error(Error::HomeAway)));
     }
@@ -173,9 +209,11 @@ impl Homes {
         *lock(&self.counts)
     }
 
-    /// The sites that can be asked, and those that could.
-    pub(crate) fn connected(&self) -> Vec<(u8, bool)> {
-        lock(&self.queues).iter().map(|(site, queue)| (*site, queue.is_connected)).collect()
+    /// The homes that are other sites, and whether they can be asked.
+    pub(crate) fn are_connected(&self) -> Vec<(u8, bool)> {
+        let queues = lock(&self.queues);
+        let is_connected = |home: &u8| queues.get(home).is_some_and(|queue| queue.waker.is_some());
+        self.others.iter().map(|home| (*home, is_connected(home))).collect()
     }
 }
 
@@ -188,5 +226,57 @@ fn home_of(policy: &Policy) -> Option<u8> {
 const UNANSWERED_BYTES_MAX: usize = 16 << 20;
 /// What a command takes beside its bytes, about.
 const COMMAND_BYTES: usize = 256;
-/// A home that does not answer for so long is taken for gone.
+/// A command that is not answered after this time is given up, and the home taken for gone.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use larder_protocol::Key;
+    use larder_protocol::command::{Mode, Store};
+
+    use super::*;
+
+    const WAITER: Waiter = Waiter { worker: 0, connection: 1 };
+
+    fn append(key: &'static [u8], value: &[u8]) -> Command<'static> {
+        let key = Key::new(key).expect("a key");
+        Command::Store(Store { mode: Mode::Append, ..Store::set(key, 0, 0, value.len() as u32) })
+    }
+
+    fn homes() -> Homes {
+        let table = |home: u8| format!("rmw = \"home\"\nhome = {home}\nkeep = \"store\"\nreplicate = true\n");
+        let text = format!("[namespace.a]\n{}[namespace.b]\n{}", table(1), table(2));
+        Homes::of(Some(&Table::parse(&text).expect("a table")), 1).expect("there are homes")
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused() {
+        let homes = homes();
+        assert!(homes.may_be(0) && homes.may_be(2) && !homes.may_be(1) && !homes.may_be(3));
+        let ask = |value: &[u8]| homes.ask(2, WAITER, &append(b"b", value), value).map(drop);
+        assert_eq!(ask(b"x"), Err(Error::HomeAway));
+        homes.connected(2, Waker::of_nobody(), 8 << 20);
+        let large = vec![b'x'; 8 << 20];
+        assert_eq!(ask(&large), Err(Error::HomeTooLarge));
+        assert_eq!((ask(&large[..7 << 20]), ask(&large[..7 << 20]), ask(b"x")), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((ask(&large[..3 << 20]), ask(b"x")), (Ok(()), Err(Error::HomeBusy)));
+        assert_eq!(homes.counts().refused, 3);
+        homes.disconnected(2);
+        assert_eq!((homes.counts().refused, ask(b"x")), (7, Err(Error::HomeAway)));
+        assert_eq!(homes.are_connected(), [(2, false)]);
+    }
+
+    #[test]
+    fn an_answer_is_for_the_command_that_asked() {
+        let homes = homes();
+        homes.connected(2, Waker::of_nobody(), 1 << 20);
+        let asked = homes.ask(2, WAITER, &append(b"b", b"xy"), b"xy").expect("it is there");
+        assert!(!asked.is_answered() && asked.answer_to(&append(b"b", b"xy")).is_none());
+        homes.answer(&homes.take(2).expect("it waits"), HomeReply::NotStored);
+        for other in [append(b"b", b"xyz"), append(b"c", b"xy"), Command::Noop] {
+            assert!(asked.is_answered() && asked.answer_to(&other).is_none());
+        }
+        assert_eq!(asked.answer_to(&append(b"b", b"xy")), Some(HomeReply::NotStored));
+        assert!(!asked.is_answered() && asked.answer_to(&append(b"b", b"xy")).is_none());
+    }
+}

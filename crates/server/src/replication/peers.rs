@@ -1,4 +1,4 @@
-//! The peers, one thread for each: those of `--peer`, or of a file that is read again at SIGHUP (`--peers-file`).
+//! The peers, and the threads that connect to them: those of `--peer`, or of a file that is read again at SIGHUP (`--peers-file`).
 //!
 //! A file has the number of each site beside its address. So it says which sites there are: one that is new there holds
 //! the horizon at once, and one that is no longer there is not waited for any more.
@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::apply::Applier;
-use super::{PEERS_MAX, Site, subscribe};
+use super::{PEERS_MAX, Site, follow, home, subscribe};
 use crate::shared::Shared;
 
 /// Addresses by site.
@@ -57,66 +57,137 @@ fn parse(text: &str, own_site: u8) -> Result<Peers, String> {
     Ok(peers)
 }
 
-/// A thread that pulls from a peer.
-pub(super) struct Puller {
-    address: String,
-    has_to_end: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+/// A peer, as its threads have it.
+pub(super) struct PeerAddress<'p> {
+    pub(super) address: &'p str,
+    /// The site that has to be there; 0: any.
+    pub(super) number: u8,
+    has_to_end: &'p AtomicBool,
 }
 
-impl Puller {
-    /// Starts it. `number`: the site that has to be there; 0: any. Errors: there is no thread or engine handle left.
+impl PeerAddress<'_> {
+    /// It is no peer any more, or the site stops.
+    pub(super) fn is_over(&self, site: &Site) -> bool {
+        site.is_stopping() || self.has_to_end.load(SeqCst)
+    }
+
+    /// Errors: another site is there than has to be.
+    pub(super) fn check(&self, site: u8) -> io::Result<()> {
+        if self.number == 0 || self.number == site {
+            return Ok(());
+        }
+        let error = format!("--peers-file has site {} there, and it is site {site}", self.number);
+        Err(io::Error::other(error))
+    }
+}
+
+/// A peer, and the threads that connect to it: one pulls its log; one follows its caches, if there are any that take
+/// part; one sends it commands, if it may be the home of some keys.
+pub(super) struct Peer {
+    address: String,
+    has_to_end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Peer {
+    /// Starts them. `number`: the site that has to be there; 0: any. Errors: there is no thread or engine handle left.
     pub(super) fn start(
         shared: &Arc<Shared>,
         site: &Arc<Site>,
         address: &str,
         number: u8,
     ) -> io::Result<Self> {
-        let handles = shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
-        let has_to_end = Arc::new(AtomicBool::new(false));
-        let (shared, site, ended) = (Arc::clone(shared), Arc::clone(site), Arc::clone(&has_to_end));
-        let peer = address.to_owned();
-        let thread = Builder::new().name("larder-pull".into()).spawn(move || {
-            let peer = subscribe::PeerAddress { address: &peer, number, has_to_end: &ended };
-            subscribe::run(&peer, &shared, &site, &mut Applier::new(&shared, &site, handles));
-        })?;
-        Ok(Self { address: address.to_owned(), has_to_end, thread })
+        let mut peer = Self { address: address.to_owned(), has_to_end: Arc::default(), threads: Vec::new() };
+        match peer.start_threads(shared, site, number) {
+            Ok(()) => Ok(peer),
+            Err(error) => {
+                peer.end(site);
+                Err(error)
+            }
+        }
     }
 
-    /// Ends it, and waits for that.
-    pub(super) fn end(self) {
+    fn start_threads(&mut self, shared: &Arc<Shared>, site: &Arc<Site>, number: u8) -> io::Result<()> {
+        let handles = || shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"));
+        let pulling = handles()?;
+        self.spawn("larder-pull", shared, site, number, move |peer, shared, site| {
+            subscribe::run(peer, shared, site, &mut Applier::new(shared, site, pulling));
+        })?;
+        if shared.ring.is_some() {
+            let mut following = handles()?;
+            self.spawn("larder-follow", shared, site, number, move |peer, shared, site| {
+                if let Some(ring) = &shared.ring {
+                    follow::run(peer, shared, site, ring, &mut following);
+                }
+            })?;
+        }
+        if shared.homes.as_ref().is_some_and(|homes| homes.may_be(number)) {
+            self.spawn("larder-ask", shared, site, number, |peer, shared, site| {
+                if let Some(homes) = &shared.homes {
+                    home::run(peer, shared, site, homes);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        shared: &Arc<Shared>,
+        site: &Arc<Site>,
+        number: u8,
+        work: impl FnOnce(&PeerAddress<'_>, &Shared, &Site) + Send + 'static,
+    ) -> io::Result<()> {
+        let (shared, site, has_to_end) = (Arc::clone(shared), Arc::clone(site), Arc::clone(&self.has_to_end));
+        let address = self.address.clone();
+        self.threads.push(Builder::new().name(name.into()).spawn(move || {
+            let peer = PeerAddress { address: &address, number, has_to_end: &has_to_end };
+            work(&peer, &shared, &site);
+        })?);
+        Ok(())
+    }
+
+    /// Ends them, and waits for that.
+    pub(super) fn end(self, site: &Site) {
         self.has_to_end.store(true, SeqCst);
-        self.thread.thread().unpark();
-        let _ = self.thread.join();
+        site.wake_all();
+        for thread in self.threads {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 }
 
-/// Pulls from the peers of a file until the site stops.
+/// Connects to the peers of a file until the site stops.
 pub(super) fn run(path: &Path, first: Peers, shared: &Arc<Shared>, site: &Arc<Site>) {
-    let mut pullers = BTreeMap::new();
-    change(&mut pullers, &first, shared, site);
+    let mut running = BTreeMap::new();
+    change(&mut running, &first, shared, site);
     while !site.is_stopping() {
         if site.takes_reload() {
             match read(path, site.number()) {
-                Ok(peers) => change(&mut pullers, &peers, shared, site),
+                Ok(peers) => change(&mut running, &peers, shared, site),
                 Err(error) => tracing::error!("the peers stay as they are: {error}"),
             }
         }
         std::thread::park_timeout(RELOAD_PAUSE);
     }
-    pullers.into_values().for_each(Puller::end);
+    running.into_values().for_each(|peer: Peer| peer.end(site));
 }
 
 /// Makes these the peers, and no others.
-fn change(pullers: &mut BTreeMap<u8, Puller>, peers: &Peers, shared: &Arc<Shared>, site: &Arc<Site>) {
+fn change(running: &mut BTreeMap<u8, Peer>, peers: &Peers, shared: &Arc<Shared>, site: &Arc<Site>) {
     let is_other =
-        |(number, puller): (&u8, &Puller)| (peers.get(number) != Some(&puller.address)).then_some(*number);
-    let others: Vec<u8> = pullers.iter().filter_map(is_other).collect();
+        |(number, peer): (&u8, &Peer)| (peers.get(number) != Some(&peer.address)).then_some(*number);
+    let others: Vec<u8> = running.iter().filter_map(is_other).collect();
     for number in others {
-        let Some(puller) = pullers.remove(&number) else { continue };
-        let address = puller.address.clone();
-        puller.end();
+        let Some(peer) = running.remove(&number) else { continue };
+        let address = peer.address.clone();
+        peer.end(site);
         site.forget_peer(&address);
+        if let Some(ring) = &shared.ring {
+            ring.forget_followed(&address);
+        }
     }
     let known: Vec<u8> = site.members().positions().map(|position| position.site).collect();
     for number in known.into_iter().filter(|number| !peers.contains_key(number)) {
@@ -136,9 +207,9 @@ fn change(pullers: &mut BTreeMap<u8, Puller>, peers: &Peers, shared: &Arc<Shared
             tracing::warn!(site = number, address, "the site is part of the cluster from now on");
             site.keep_standing(position);
         }
-        if !pullers.contains_key(number) {
-            match Puller::start(shared, site, address, *number) {
-                Ok(puller) => _ = pullers.insert(*number, puller),
+        if !running.contains_key(number) {
+            match Peer::start(shared, site, address, *number) {
+                Ok(peer) => _ = running.insert(*number, peer),
                 Err(error) => tracing::error!(site = number, "the peer cannot be pulled from: {error}"),
             }
         }

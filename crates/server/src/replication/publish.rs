@@ -17,7 +17,7 @@ use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, Put};
 
 use super::site::lock;
-use super::stream::PeerStream;
+use super::stream::{INPUT_BYTES, PeerStream};
 use super::waiters::Until;
 use super::{Site, aside, compare, note};
 use crate::namespaces::is_replicated;
@@ -41,7 +41,9 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
                 if !is_idle {
                     tracing::warn!("a peer cannot be accepted: {error}");
                 }
-                if !is_idle || waiter.wait(listener, Until { position: 0, timeout: ACCEPT_MAX }).is_err() {
+                if !is_idle
+                    || waiter.wait(listener, false, Until { position: 0, timeout: ACCEPT_MAX }).is_err()
+                {
                     std::thread::sleep(ACCEPT_PAUSE);
                 }
                 continue;
@@ -347,7 +349,7 @@ impl Served<'_> {
             ScanCursor::decode(position).ok_or_else(|| io::Error::other("no position of a copy"))?
         };
         let has_more = store
-            .for_each_state(&mut cursor, bytes_max, &mut |key, state, value| {
+            .for_each_state(&mut cursor, bytes_max, None, &mut |key, state, value| {
                 if is_told(table.as_deref(), key) {
                     let state = state_of(state, value);
                     if horizon != 0 && state.is_obsolete(horizon, unix_secs_of(horizon)) {
@@ -453,7 +455,6 @@ const UNPROVEN_MAX: usize = 32;
 const ACCEPT_MAX: Duration = Duration::from_secs(60);
 /// After a failure.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-const INPUT_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {

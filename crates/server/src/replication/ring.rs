@@ -18,6 +18,8 @@ use larder_replication::version::{next_version, version_at};
 use larder_replication::wire::RingCursor;
 
 use super::site::lock;
+use super::waiters::Idle;
+use crate::clock::unix_micros;
 use crate::startup::random;
 
 /// The ring of a server.
@@ -32,6 +34,8 @@ pub(crate) struct Ring {
     followers: Mutex<BTreeMap<u8, FollowerFigures>>,
     /// By address.
     followed: Mutex<BTreeMap<String, FollowedFigures>>,
+    /// Threads that wait for a change.
+    pub(super) idle: Idle,
 }
 
 /// A site that this one tells of its caches.
@@ -42,6 +46,8 @@ pub(crate) struct FollowerFigures {
     pub(crate) told: u64,
     /// How often it missed something.
     pub(crate) gaps: u64,
+    /// Values that it does not take: it was told that they are gone.
+    pub(crate) too_large: u64,
 }
 
 /// A peer that tells this site of its caches.
@@ -129,6 +135,7 @@ impl Ring {
             shards,
             followers: Mutex::default(),
             followed: Mutex::default(),
+            idle: Idle::default(),
         })
     }
 
@@ -153,6 +160,8 @@ impl Ring {
         let is_versioned = self.told(number) == Told::Values && !matches!(change, Change::Flushed(_));
         let version = if is_versioned { shard.next_version(self.site) } else { 0 };
         shard.push(Mark { number, version, change, hash });
+        drop(shard);
+        self.idle.wake();
     }
 
     /// Notes a flush of this site.
@@ -263,6 +272,11 @@ impl Ring {
         change(lock(&self.followed).entry(address.to_owned()).or_default());
     }
 
+    /// A peer is none any more.
+    pub(super) fn forget_followed(&self, address: &str) {
+        lock(&self.followed).remove(address);
+    }
+
     /// The sites that follow, by number.
     pub(crate) fn followers(&self) -> BTreeMap<u8, FollowerFigures> {
         lock(&self.followers).clone()
@@ -331,12 +345,6 @@ impl Mark {
         let version_bytes = if self.version == 0 { 0 } else { VERSION_BYTES };
         size_of::<Self>() + key_bytes + version_bytes
     }
-}
-
-/// Unix time.
-pub(super) fn unix_micros() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 const SHARDS: usize = 16;

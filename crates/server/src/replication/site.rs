@@ -1,5 +1,8 @@
 //! What the threads of replication share.
 
+mod figures;
+mod notes;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -9,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use larder_policy::NAMESPACES_MAX;
 use larder_replication::compare::Votes;
-use larder_replication::entry::Beat;
 use larder_replication::link::{self, LogExtent, Now};
-use larder_replication::members::{CopyExtent, Cursor, Members, Position};
-use larder_replication::version::{unix_micros_of, unix_secs_of, version_at};
+use larder_replication::members::{Members, Position};
+use larder_replication::version::{unix_secs_of, version_at};
 use larder_replication::wire::Token;
-use larder_store::commit::{Change, Journal, Kind, Outcome};
+use larder_store::commit::{Journal, Outcome};
 use larder_store::{Retention, Store};
 
-use super::compare::CompareFigures;
+pub(crate) use self::figures::{PeerFigures, PullerFigures};
+use self::notes::Noted;
 use super::note::TakenCopy;
 use super::waiters::{Waiter, Waiters};
 use super::{ReplicationSettings, note};
@@ -60,54 +63,6 @@ pub struct Site {
     pullers: Mutex<BTreeMap<u8, PullerFigures>>,
     /// Since the start, by the numbers of the namespaces.
     conflicts: [AtomicU64; NAMESPACES_MAX + 1],
-}
-
-/// What this site knows of a peer that it pulls from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PeerFigures {
-    /// 0: not known yet.
-    pub(crate) site: u8,
-    pub(crate) is_connected: bool,
-    /// A copy is being taken.
-    pub(crate) is_copying: bool,
-    /// Whole ones, since the start.
-    pub(crate) copies: u64,
-    /// Of the copy that is being taken, or was the last one: what was applied, also before it was interrupted.
-    pub(crate) copy_bytes: u64,
-    /// About how many bytes the whole of it has.
-    pub(crate) copy_whole_bytes: u64,
-    /// Of copies, since the start.
-    pub(crate) copied_pieces: u64,
-    pub(crate) copied_bytes: u64,
-    /// Applied since the start.
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
-    pub(crate) conflicts: u64,
-    /// Times that its log did not follow what this site has of it, and the connection was given up.
-    pub(crate) gaps: u64,
-    /// The highest version that was applied, of an entry or a beat.
-    pub(crate) newest_version: u64,
-    /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
-    pub(crate) ahead_micros: u64,
-    /// Why the last connection ended.
-    pub(crate) last_error: String,
-    pub(crate) compare: CompareFigures,
-}
-
-/// What this site knows of a site that pulls from it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PullerFigures {
-    pub(crate) connections: u64,
-    /// It has our log up to here, durably.
-    pub(crate) confirmed: u64,
-    /// Under way.
-    pub(crate) in_flight_bytes: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Noted {
-    Position(Position),
-    Beat(Beat),
 }
 
 impl Site {
@@ -228,6 +183,11 @@ impl Site {
     /// All threads end soon.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, SeqCst);
+        self.wake_all();
+    }
+
+    /// All threads that wait look around.
+    pub(super) fn wake_all(&self) {
         self.waiters.wake_all();
     }
 
@@ -306,122 +266,6 @@ impl Site {
         lock(&self.live).get(&site).copied()
     }
 
-    /// Notes what another site is to this one; how far this one is in its log stays. Returns the note's position.
-    pub(super) fn keep_standing(&self, position: Position) -> u64 {
-        let mut live = lock(&self.live);
-        let known = live.get(&position.site).copied().unwrap_or(position);
-        if known.standing != position.standing {
-            // A copy of before is of no use.
-            self.submit_note(&note::name_of_copy_for(position.site), b"", false);
-        }
-        let position = Position { cursor: known.cursor, beat: known.beat, ..position };
-        live.insert(position.site, position);
-        self.keep(position)
-    }
-
-    /// Notes how far this site is in another one's log. Call when all before it is applied.
-    pub(super) fn keep_cursor(&self, site: u8, cursor: Cursor, beat: Option<Beat>) -> u64 {
-        let mut live = lock(&self.live);
-        let known = live.get(&site).copied().unwrap_or_else(|| Position { site, ..Position::default() });
-        let position = Position { cursor, beat: beat.unwrap_or(known.beat), ..known };
-        live.insert(site, position);
-        self.keep(position)
-    }
-
-    /// With the live positions locked, so that notes of a site are in the order in which they were made.
-    fn keep(&self, position: Position) -> u64 {
-        let bytes = note::encode_position(&position);
-        self.note(Noted::Position(position), &note::name_of(position.site), &bytes, false)
-    }
-
-    /// How far a copy of this log of another site is taken; `None`: none was begun.
-    pub(super) fn taken_copy(&self, site: u8, incarnation: u64) -> Option<TakenCopy> {
-        lock(&self.copies).get(&site).filter(|copy| copy.incarnation == incarnation).cloned()
-    }
-
-    /// Notes how far a copy is taken. Call when all before it is applied.
-    pub(super) fn keep_copy(&self, site: u8, copy: &TakenCopy) {
-        let mut copies = lock(&self.copies);
-        // One that has no place in a note begins anew.
-        let Some(bytes) = note::encode_copy(copy) else { return };
-        copies.insert(site, copy.clone());
-        self.submit_note(&note::name_of_copy(site), &bytes, false);
-    }
-
-    /// The copy of another site is taken, or of no use.
-    pub(super) fn forget_copy(&self, site: u8) {
-        let mut copies = lock(&self.copies);
-        if copies.remove(&site).is_some()
-            && let Some(bytes) = note::encode_copy(&TakenCopy::default())
-        {
-            self.submit_note(&note::name_of_copy(site), &bytes, false);
-        }
-    }
-
-    /// Notes that another site takes a copy of this one, so that it can go on with it after a restart of this one.
-    pub(super) fn keep_copy_for(&self, site: u8, copy: &CopyExtent) {
-        self.submit_note(&note::name_of_copy_for(site), &note::encode_extent(copy), false);
-    }
-
-    /// Where the keys are kept that the copy of another site has named.
-    pub(super) fn named_path(&self, site: u8) -> PathBuf {
-        self.directory.join(format!("copy-of-{site}.named"))
-    }
-
-    /// Notes a beat, which is made durable without delay.
-    pub(super) fn keep_beat(&self, beat: Beat) -> u64 {
-        self.note(Noted::Beat(beat), note::BEAT, &note::encode_beat(&beat), true)
-    }
-
-    fn note(&self, noted: Noted, name: &[u8], bytes: &[u8], is_sync: bool) -> u64 {
-        let mut pending = lock(&self.pending);
-        let position = self.submit_note(name, bytes, is_sync);
-        pending.push_back((position, noted));
-        position
-    }
-
-    fn submit_note(&self, name: &[u8], bytes: &[u8], is_sync: bool) -> u64 {
-        let position = self.journal.next_position_of_none();
-        self.journal.submit(position, Change::new(Kind::Note, name, bytes, is_sync).unfollowed());
-        position
-    }
-
-    /// Asks for all that was appended to be made durable.
-    pub(super) fn ask_for_sync(&self) -> u64 {
-        let position = self.journal.next_position_of_none();
-        let change = Change::new(Kind::Nothing, b"", b"", true);
-        self.journal.submit(position, change);
-        self.journal.hurry();
-        position
-    }
-
-    /// Waits until a position is durable. False: it is lost, or the site stops.
-    pub(super) fn wait_durable(&self, position: u64) -> bool {
-        self.ask_for_sync();
-        loop {
-            match self.journal.outcome(position) {
-                Outcome::Done => return true,
-                Outcome::Lost => return false,
-                Outcome::Pending if self.is_stopping() => return false,
-                Outcome::Pending => std::thread::sleep(WAIT),
-            }
-        }
-    }
-
-    /// Waits until the store has a position. False: the site stops.
-    pub(super) fn wait_applied(&self, position: u64) -> bool {
-        self.journal.hurry();
-        let mut pause = Duration::from_micros(20);
-        while !self.journal.is_applied(position) {
-            if self.is_stopping() {
-                return false;
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(WAIT);
-        }
-        true
-    }
-
     /// Tells the store what the others still need.
     pub(super) fn retain(&self) -> larder_store::Result<()> {
         let members = self.members();
@@ -436,47 +280,10 @@ impl Site {
         })
     }
 
-    /// Reads or changes the figures of a peer.
-    pub(super) fn with_peer<R>(&self, address: &str, change: impl FnOnce(&mut PeerFigures) -> R) -> R {
-        change(lock(&self.peers).entry(address.to_owned()).or_default())
-    }
-
-    /// A peer is none any more.
-    pub(super) fn forget_peer(&self, address: &str) {
-        lock(&self.peers).remove(address);
-    }
-
-    /// Changes the figures of a site that pulls.
-    pub(super) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
-        change(lock(&self.pullers).entry(site).or_default());
-    }
-
     /// Compares this site with each of its peers, as soon as it can.
     pub(crate) fn ask_for_comparisons(&self) {
         self.compares_asked.fetch_add(1, SeqCst);
-        self.waiters.wake_all();
-    }
-
-    /// Counts a conflict of a key of this namespace.
-    pub(super) fn count_conflict(&self, number: u8) {
-        if let Some(count) = self.conflicts.get(usize::from(number)) {
-            count.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Conflicts of keys of this namespace, since the start.
-    pub(crate) fn conflicts_of(&self, number: u8) -> u64 {
-        self.conflicts.get(usize::from(number)).map_or(0, |count| count.load(Relaxed))
-    }
-
-    /// What is known of the peers, by address.
-    pub(crate) fn peers(&self) -> BTreeMap<String, PeerFigures> {
-        lock(&self.peers).clone()
-    }
-
-    /// What is known of the sites that pull.
-    pub(crate) fn pullers(&self) -> BTreeMap<u8, PullerFigures> {
-        lock(&self.pullers).clone()
+        self.wake_all();
     }
 
     /// How far this site is in the others' logs.
@@ -493,12 +300,6 @@ impl Site {
     pub(crate) fn horizon(&self) -> u64 {
         self.members().horizon()
     }
-
-    /// How old the newest version is that was applied of a peer, in microseconds; `None`: none was.
-    pub(crate) fn lag_micros(&self, peer: &PeerFigures) -> Option<u64> {
-        let since = |version: u64| self.journal.unix_micros().saturating_sub(unix_micros_of(version));
-        (peer.newest_version != 0).then(|| since(peer.newest_version))
-    }
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -507,4 +308,3 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
-const WAIT: Duration = Duration::from_micros(500);

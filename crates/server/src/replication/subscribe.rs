@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
 
 use larder_replication::link::{Batch, Subscriber, SubscriberAction};
 use larder_replication::members::{Cursor, Standing, Trust};
@@ -16,31 +14,21 @@ use super::Site;
 use super::apply::{Applied, Applier};
 use super::compare::Comparer;
 use super::copy::Copy;
-use super::stream::{PeerStream, ended};
+use super::peers::PeerAddress;
+use super::stream::{INPUT_BYTES, PeerStream, ended, keep_connected};
 use super::waiters::Until;
 use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 use crate::startup::random;
 
-/// A peer to pull from.
-pub(super) struct PeerAddress<'p> {
-    pub(super) address: &'p str,
-    /// The site that has to be there; 0: any.
-    pub(super) number: u8,
-    /// It is no peer any more.
-    pub(super) has_to_end: &'p AtomicBool,
-}
-
 /// Pulls from a peer until the site stops, or the peer is none any more.
 pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
-    let PeerAddress { address, number, has_to_end } = *peer;
-    let mut backoff = BACKOFF_MIN;
+    let address = peer.address;
     let mut comparer = Comparer::new(address, shared, site);
-    while !site.is_stopping() && !has_to_end.load(SeqCst) {
+    keep_connected(peer, site, || {
         let mut pull = Pull {
+            at: peer,
             address,
-            number,
-            has_to_end,
             shared,
             site,
             applier,
@@ -68,16 +56,14 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
         {
             tracing::info!(address, "the connection to the peer ends: {error}");
         }
-        backoff = if has_pulled { BACKOFF_MIN } else { (backoff * 2).min(BACKOFF_MAX) };
-        std::thread::park_timeout(backoff);
-    }
+        has_pulled
+    });
 }
 
 /// A connection to a peer.
 struct Pull<'p, 's, 'c> {
+    at: &'p PeerAddress<'p>,
     address: &'p str,
-    number: u8,
-    has_to_end: &'p AtomicBool,
     shared: &'p Shared,
     site: &'p Site,
     applier: &'p mut Applier<'s>,
@@ -106,7 +92,7 @@ impl Pull<'_, '_, '_> {
         let waiter = site.waiter()?;
         let mut input = vec![0; INPUT_BYTES];
         loop {
-            if site.is_stopping() || self.has_to_end.load(SeqCst) {
+            if self.at.is_over(site) {
                 subscriber.stop();
             }
             self.confirm(&mut subscriber);
@@ -160,10 +146,7 @@ impl Pull<'_, '_, '_> {
         match action {
             SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
             SubscriberAction::Connected { site: peer, incarnation } => {
-                if self.number != 0 && self.number != peer {
-                    let error = format!("--peers-file has site {} there, and it is site {peer}", self.number);
-                    return Err(io::Error::other(error));
-                }
+                self.at.check(peer)?;
                 (self.peer, self.incarnation) = (peer, incarnation);
                 site.with_peer(address, |figures| {
                     (figures.site, figures.is_connected) = (peer, true);
@@ -315,7 +298,3 @@ impl Pull<'_, '_, '_> {
         if self.site.wait_durable(position) { Ok(()) } else { Err(io::Error::other("the store failed")) }
     }
 }
-
-const BACKOFF_MIN: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-const INPUT_BYTES: usize = 64 << 10;

@@ -10,6 +10,7 @@ use larder_replication::wire::{Gap, RingCursor, Side};
 
 use super::ring::{Change, Mark, Read, Ring};
 use crate::namespaces::Handles;
+use crate::observe::journal::Rarely;
 use crate::shared::Shared;
 
 /// Tells one site, over one connection.
@@ -24,15 +25,20 @@ pub(super) struct Teller<'s> {
     sent_bytes: usize,
     /// For values. `None`: none are told.
     handles: Option<Handles>,
+    /// The longest body that the site takes.
+    body_bytes_max: usize,
+    /// Values that it does not take, for the log.
+    too_large: Rarely,
 }
 
 impl<'s> Teller<'s> {
-    /// Begins where the site is. Errors: no engine handle is left.
+    /// Begins where the site is, which takes no longer bodies than these. Errors: no engine handle is left.
     pub(super) fn begin(
         shared: &'s Shared,
         ring: &Arc<Ring>,
         site: u8,
         cursor: RingCursor,
+        body_bytes_max: usize,
         publisher: &mut Publisher,
         now: Now,
     ) -> io::Result<Self> {
@@ -53,7 +59,17 @@ impl<'s> Teller<'s> {
         }
         publisher.say(Side::Following(cursor.clone(), gap), &[], now);
         let ring = Arc::clone(ring);
-        Ok(Self { shared, ring, site, cursor, sent: VecDeque::new(), sent_bytes: 0, handles })
+        Ok(Self {
+            shared,
+            ring,
+            site,
+            cursor,
+            sent: VecDeque::new(),
+            sent_bytes: 0,
+            handles,
+            body_bytes_max,
+            too_large: Rarely::default(),
+        })
     }
 
     /// The site has applied what was sent up to here.
@@ -156,24 +172,40 @@ impl<'s> Teller<'s> {
                 }
             }
             // Evicted or expired since: that is no news. If it was deleted, that has a mark of its own.
-            Change::Changed(key) => drop(self.encode_value(mark.number, version, key, body)),
+            Change::Changed(key) => _ = self.encode_value(mark.number, version, key, body),
         }
     }
 
-    /// Appends the value that the key has now. False: it has none, or none is told.
+    /// Appends the value that the key has now; that it is gone, if the site does not take one so large. False: it has
+    /// none, or none is told.
     fn encode_value(&mut self, number: u8, version: u64, key: &[u8], body: &mut Vec<u8>) -> bool {
-        let now = self.shared.clock.now();
-        let clock = &self.shared.clock;
+        let (clock, now) = (&self.shared.clock, self.shared.clock.now());
         let Some(handle) = self.handles.as_mut().filter(|_| version != 0) else { return false };
         let Some(handle) = handle.handle_mut(number) else { return false };
         let guard = handle.pin(now);
         let hash = guard.prepare(key);
         let Ok(found) = guard.peek(key, hash) else { return false };
         let item = found.item;
-        let exptime_secs =
-            item.expiry().secs().map_or(0, |secs| clock.wall_secs(secs).max(1).cast_unsigned());
-        let (client_flags, is_binary_key) = (item.client_flags(), item.is_binary_key());
         let value = item.value();
+        // Whatever else the body has.
+        if value.len().saturating_add(2 * BATCH_BYTES) > self.body_bytes_max {
+            Told::Gone { key, version }.encode(body);
+            let (value_bytes, site) = (value.len(), self.site);
+            self.ring.with_follower(site, |figures| figures.too_large += 1);
+            if let Some(times) = self.too_large.happened(now.secs) {
+                let key = key.escape_ascii().to_string();
+                tracing::warn!(
+                    site,
+                    key,
+                    value_bytes,
+                    times,
+                    "the site takes no value so large, and is told that it is gone: give all sites the same -I"
+                );
+            }
+            return true;
+        }
+        let exptime_secs = clock.exptime_secs(item.expiry());
+        let (client_flags, is_binary_key) = (item.client_flags(), item.is_binary_key());
         Told::Value { key, version, client_flags, is_binary_key, exptime_secs, value }.encode(body);
         true
     }

@@ -33,6 +33,47 @@ pub(super) struct Waiter<'w> {
     waiting: Arc<Waiting>,
 }
 
+/// Wakes a thread that waits, or will.
+#[derive(Clone)]
+pub(super) struct Waker(Arc<Waiting>);
+
+impl Waker {
+    #[cfg(test)]
+    pub(super) fn of_nobody() -> Self {
+        let wake = Wake::new().expect("there are descriptors");
+        Self(Arc::new(Waiting { wake, position: AtomicU64::new(0) }))
+    }
+
+    pub(super) fn wake(&self) {
+        self.0.wake.notify();
+    }
+}
+
+/// Threads that wait for something that happens often. While none of them does, that costs one load.
+#[derive(Default)]
+pub(super) struct Idle {
+    is_any: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Idle {
+    /// This thread is woken by the next [`wake`](Self::wake). It looks once more, and then waits.
+    pub(super) fn add(&self, waker: &Waker) {
+        let mut wakers = lock(&self.wakers);
+        if wakers.iter().all(|other| !Arc::ptr_eq(&other.0, &waker.0)) {
+            wakers.push(waker.clone());
+        }
+        self.is_any.store(true, SeqCst);
+    }
+
+    /// It has happened, and whoever looks now sees it.
+    pub(super) fn wake(&self) {
+        if self.is_any.load(SeqCst) && self.is_any.swap(false, SeqCst) {
+            lock(&self.wakers).drain(..).for_each(|waker| waker.wake());
+        }
+    }
+}
+
 /// What ends a wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Until {
@@ -77,8 +118,14 @@ impl Waiters {
 }
 
 impl Waiter<'_> {
-    /// Waits until there is something to read, or one of the others. True: there is something to read.
-    pub(super) fn wait(&self, socket: impl AsFd, until: Until) -> io::Result<bool> {
+    /// What wakes this thread.
+    pub(super) fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.waiting))
+    }
+
+    /// Waits until there is something to read (or, if that `has_output`, room to write), or one of the others. True:
+    /// there is something to read.
+    pub(super) fn wait(&self, socket: impl AsFd, has_output: bool, until: Until) -> io::Result<bool> {
         let mut timeout = until.timeout;
         if until.position != 0 {
             self.waiting.position.store(until.position, SeqCst);
@@ -90,12 +137,13 @@ impl Waiter<'_> {
             }
         }
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
-        let mut fds = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&self.waiting.wake, PollFlags::IN)];
+        let flags = if has_output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut fds = [PollFd::new(&socket, flags), PollFd::new(&self.waiting.wake, PollFlags::IN)];
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let [is_readable, is_woken] = fds.each_ref().map(|fd| !fd.revents().is_empty());
+        let [is_readable, is_woken] = fds.each_ref().map(|fd| fd.revents().intersects(!PollFlags::OUT));
         self.waiting.position.store(0, SeqCst);
         if is_woken {
             self.waiting.wake.drain();
@@ -162,7 +210,8 @@ mod tests {
         for _ in 0..100 {
             let position = journal.next_position_of_none();
             std::thread::scope(|scope| {
-                let waiting = scope.spawn(|| waiter.wait(&socket, Until { position, timeout: minute }));
+                let waiting =
+                    scope.spawn(|| waiter.wait(&socket, false, Until { position, timeout: minute }));
                 journal.submit(position, Change::new(larder_store::commit::Kind::Nothing, b"", b"", true));
                 while journal.outcome(position) == Outcome::Pending {
                     committer.step(0);
@@ -173,12 +222,21 @@ mod tests {
         // A position that never comes.
         let position = journal.next_position_of_none();
         std::io::Write::write_all(&mut other, b"x").expect("it is open");
-        assert!(waiter.wait(&socket, Until { position, timeout: minute }).expect("it waits"));
+        assert!(waiter.wait(&socket, false, Until { position, timeout: minute }).expect("it waits"));
         assert!(since.elapsed() < minute);
         // Nobody waits: nothing is signalled.
         waiters.on_progress(&journal);
         let ready = Until { position: 0, timeout: Duration::ZERO };
-        assert!(waiter.wait(&socket, ready).expect("it waits"), "the byte is still there");
+        assert!(waiter.wait(&socket, false, ready).expect("it waits"), "the byte is still there");
+        // Who is idle is woken once, and a wake-up before the wait ends it.
+        let idle = Idle::default();
+        idle.wake();
+        (0..2).for_each(|_| idle.add(&waiter.waker()));
+        assert_eq!(lock(&idle.wakers).len(), 1);
+        idle.wake();
+        let (quiet, _other) = UnixStream::pair().expect("there are descriptors");
+        assert!(!waiter.wait(&quiet, false, Until { position: 0, timeout: minute }).expect("it waits"));
+        assert!(since.elapsed() < minute && lock(&idle.wakers).is_empty());
         drop(waiter);
         assert!(lock(&waiters.all).is_empty());
     }

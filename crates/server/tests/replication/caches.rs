@@ -2,7 +2,11 @@
 
 use larder_conformance::server::eventually;
 
+use larder_replication::told::{Told, decode_told};
+use larder_replication::wire::{Gap, RingCursor, Side};
+
 use crate::client::Client;
+use crate::peer::Peer;
 use crate::site::Cluster;
 use larder_conformance::sites::link::Link;
 
@@ -182,6 +186,27 @@ fn after_a_gap_nothing_outdated_is_served() {
     cluster.start_again(0);
     eventually(|| !has(&mut other, "page:c"));
     eventually(|| other.stat(":caches_flushes") > flushes && !has(&mut other, "value:a"));
+}
+
+/// Who says that it takes no body so long is told that the value is gone, and hears what follows.
+#[test]
+fn a_value_that_a_peer_does_not_take_is_gone_there() {
+    let mut cluster = Cluster::with_namespaces(2, "memory", NAMESPACES);
+    cluster.stop(1);
+    let mut client = cluster.client(0);
+    let follow = Side::Follow { cursor: RingCursor::default(), body_bytes_max: 400_000 };
+    let mut peer = Peer::connect(cluster.listen(0), 2, follow);
+    assert!(matches!(peer.next().0, Side::Following(_, Gap::All)));
+    let mut told = |client: &mut Client, value: &str| {
+        set(client, "value:a", value);
+        let (side, body) = peer.next();
+        assert!(matches!(side, Side::Told { .. }), "{side:?}");
+        decode_told(&body).expect("it is told").first().map(|told| matches!(told, Told::Value { .. }))
+    };
+    let (small, large) = ("x".repeat(100_000), "x".repeat(400_000));
+    let values = [&small, &large, &small].map(|value| told(&mut client, value));
+    assert_eq!(values, [Some(true), Some(false), Some(true)]);
+    assert_eq!((client.stat("2:caches_too_large"), client.stat("2:caches_told")), (1, 3));
 }
 
 /// Both sites change the same keys at full speed, over links that fail: then they have the same.

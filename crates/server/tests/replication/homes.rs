@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use larder_conformance::server::eventually;
 
+use larder_replication::wire::Side;
+use rustix::process::Signal;
+
 use crate::client::Client;
+use crate::peer::Peer;
 use crate::site::{Cluster, ENGINES};
 use larder_conformance::sites::link::Link;
 
@@ -32,6 +36,8 @@ fn the_home_answers_as_if_it_were_asked_itself() {
         let cluster = Cluster::with_namespaces(2, engine, NAMESPACES);
         let (mut home, mut away) = (cluster.client(0), cluster.client(1));
         await_home(&mut away);
+        // The home asks nobody, and keeps no thread for that.
+        assert_eq!([0, 1].map(|site| threads(&cluster, site, "larder-ask")), [0, 1]);
         for (request, reply) in [
             ("replace home:a 7 0 1\r\nx\r\n", "NOT_STORED"),
             ("append home:a 0 0 1\r\nx\r\n", "NOT_STORED"),
@@ -83,10 +89,10 @@ fn what_cannot_go_home_is_refused_and_the_rest_goes_on() {
     let mut cluster = Cluster::with_namespaces(2, "log", NAMESPACES);
     let mut away = cluster.client(1);
     await_home(&mut away);
-    let large = "x".repeat(70_000);
-    let refused = "SERVER_ERROR value too large for home site of this key";
-    assert_eq!(away.ask(&format!("add home:l 0 0 70000\r\n{large}\r\n")), refused);
-    assert_eq!(away.ask(&format!("set home:l 0 0 70000\r\n{large}\r\n")), "STORED");
+    let large = "x".repeat((1 << 20) + 1);
+    // memcached's words.
+    let refused = "SERVER_ERROR object too large for cache";
+    assert_eq!(away.ask(&format!("add home:l 0 0 {}\r\n{large}\r\n", large.len())), refused);
     cluster.set_links(Link::Cut);
     eventually(|| away.figures().contains("1:home_connected no"));
     for request in
@@ -109,28 +115,117 @@ fn what_cannot_go_home_is_refused_and_the_rest_goes_on() {
     assert_eq!(away.ask("incr home:n 1\r\n"), "2");
 }
 
-/// A home that says nothing keeps nobody but those who asked it.
+/// Values are as large as an item may be, also with little memory, and however they are cut into packets.
 #[test]
-fn others_do_not_wait_for_the_home() {
-    let cluster = Cluster::with_namespaces(2, "memory", NAMESPACES);
-    let (mut away, mut others) = (cluster.client(1), Vec::new());
+fn the_home_takes_what_an_item_may_have() {
+    let cluster = Cluster::with_namespaces(2, "log", NAMESPACES);
+    let (mut home, mut away) = (cluster.client(0), cluster.client(1));
     await_home(&mut away);
+    for (nth, bytes) in [9_000, 65_537, 1_000_000].into_iter().enumerate() {
+        let value: String = (0..bytes).map(|at| char::from(b'a' + (at * 7 % 23) as u8)).collect();
+        let request = format!("add home:{nth} 0 0 {bytes}\r\n{value}\r\n");
+        for piece in request.as_bytes().chunks([usize::MAX, 100_000, 30_000][nth]) {
+            away.send(std::str::from_utf8(piece).expect("it is ASCII"));
+        }
+        assert_eq!(away.line(), "STORED", "{bytes} bytes");
+        assert_eq!(away.ask(&request), "NOT_STORED", "{bytes} bytes");
+        assert_eq!(home.ask(&format!("mg home:{nth} v\r\n")), format!("VA {bytes}"));
+        assert_eq!(home.line(), value);
+        eventually(|| {
+            away.ask(&format!("mg home:{nth} v\r\n")) == format!("VA {bytes}") && away.line() == value
+        });
+    }
+}
+
+/// Of two homes one is not heard, and the other one stands still, with much on its way to it. Who asked them learns that
+/// within the same 5 s, before anything else takes them for gone; others are served meanwhile.
+#[test]
+fn a_home_that_says_nothing_keeps_nobody_but_those_who_asked_it() {
+    let namespaces =
+        format!("{NAMESPACES}{}", NAMESPACES.replace("home:", "still:").replace("home = 1", "home = 2"));
+    let cluster = Cluster::with_namespaces(3, "memory", &namespaces);
+    let (mut away, mut others) = (cluster.client(2), Vec::new());
+    eventually(|| away.figures().matches(":home_connected yes").count() == 2);
     // One of each worker, at least.
-    others.extend((0..8).map(|_| cluster.client(1)));
+    others.extend((0..8).map(|_| cluster.client(2)));
     assert_eq!(away.ask("ma home:n N0\r\n"), "HD");
-    cluster.set_link(1, Link::Deaf);
-    away.send("ma home:n N0 v\r\n");
+    assert_eq!(away.ask("ma still:n N0\r\n"), "HD");
+    cluster.link(2, 0).set(Link::Deaf);
+    cluster.server(1).signal(Signal::STOP).expect("it runs");
+    away.send("ma home:n v\r\n");
+    let mut askers: Vec<_> = (0..12).map(|_| cluster.client(2)).collect();
+    let value = "x".repeat(900_000);
+    for (nth, asker) in askers.iter_mut().enumerate() {
+        asker.send(&format!("add still:{nth} 0 0 {}\r\n{value}\r\n", value.len()));
+    }
+    let mut last = cluster.client(2);
+    last.send("ma still:n v\r\n");
     for other in &mut others {
         assert_eq!(other.ask("set key 0 0 1\r\nx\r\n"), "STORED");
         assert_eq!(other.ask("mg key\r\n"), "HD");
     }
     assert_eq!(others[0].stat("home_silent"), 0, "they were served before it was given up");
     assert_eq!(away.line(), SILENT);
-    cluster.set_link(1, Link::Open);
-    await_home(&mut away);
-    // The home had it.
-    assert_eq!(away.ask("ma home:n N0 v\r\n"), "VA 1");
+    // Some had not left this site.
+    let is_refused =
+        |line: &str| [SILENT, AWAY, "SERVER_ERROR home site of this key is busy"].contains(&line);
+    for asker in askers.iter_mut().chain([&mut last]) {
+        let line = asker.line();
+        assert!(is_refused(&line), "{line}");
+    }
+    let figures = others[0].figures();
+    assert_eq!(figures.matches(":connected yes").count(), 2, "that takes 10 s of silence:\n{figures}");
+    cluster.link(2, 0).set(Link::Open);
+    cluster.server(1).signal(Signal::CONT).expect("it is there");
+    eventually(|| away.figures().matches(":home_connected yes").count() == 2);
+    // The one had it.
+    assert_eq!(away.ask("ma home:n v\r\n"), "VA 1");
     assert_eq!(away.line(), "2");
+    // The other one has run nothing of what it found: it was told how long each was wanted.
+    let mut still = cluster.client(1);
+    assert_eq!(still.ask("ma still:n v\r\n"), "VA 1");
+    assert_eq!(still.line(), "1");
+    assert_eq!(still.ask("mg still:0\r\n"), "EN");
+}
+
+/// A peer of our own that asks: what it says is in time is run, and what is late is not.
+#[test]
+fn what_is_late_is_not_run() {
+    let mut cluster = Cluster::with_namespaces(2, "memory", NAMESPACES);
+    cluster.stop(1);
+    let mut client = cluster.client(0);
+    assert_eq!(client.ask("ma home:n N0\r\n"), "HD");
+    let mut peer = Peer::connect(cluster.listen(0), 2, Side::OpenHome);
+    let Side::Home { clock_micros, .. } = peer.next().0 else { panic!("the clock comes first") };
+    // As `home/codec.rs` has it: an incr of 1.
+    let mut incr = vec![1, 2, 0, 6, 0];
+    incr.extend_from_slice(b"home:n\x01\0\0\0\0\0\0\0");
+    incr.extend_from_slice(&[0; 1 + 8 + 8 + 8 + 8]);
+    let mut ask = |number, until_micros| {
+        peer.say(Side::Ask { number, until_micros }, &incr);
+        loop {
+            match peer.next() {
+                (Side::Home { clock_micros: later, .. }, _) => assert!(later > clock_micros),
+                (Side::Answer { number: answered }, body) => {
+                    assert_eq!(answered, number);
+                    return body[0];
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    // A number, and an error.
+    assert_eq!((ask(1, clock_micros + 60_000_000), ask(2, clock_micros), ask(3, 0)), (5, 6, 6));
+    assert_eq!((client.stat("home_run"), client.stat("home_late")), (1, 2));
+    assert_eq!(client.ask("ma home:n v\r\n"), "VA 1");
+    assert_eq!(client.line(), "2");
+}
+
+/// The threads of a site that have this name.
+fn threads(cluster: &Cluster, site: usize, name: &str) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", cluster.server(site).pid())).expect("it runs");
+    let names = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("comm")));
+    names.filter(|comm| comm.as_ref().is_ok_and(|comm| comm.trim_end() == name)).count()
 }
 
 /// Two sites count at full speed, over links that fail: nothing that was answered is lost, and nothing is counted that

@@ -14,6 +14,20 @@ fn reload(cluster: &Cluster, site: usize, sites: &[usize]) {
     cluster.server(site).signal(Signal::HUP).expect("it runs");
 }
 
+/// Caches and homes hear of new peers as the logs do.
+const NAMESPACES: &str = r#"
+[default]
+keep = "store"
+[namespace."page:"]
+keep = "cache"
+replicate = "invalidations"
+[namespace."home:"]
+keep = "store"
+replicate = true
+rmw = "home"
+home = 3
+"#;
+
 fn horizon(client: &mut Client) -> u64 {
     client.stat("horizon_time")
 }
@@ -21,7 +35,7 @@ fn horizon(client: &mut Client) -> u64 {
 /// A third site is added to two that serve, and removed again: nobody restarts, nothing is lost, nobody waits for it.
 #[test]
 fn sites_are_added_and_removed_while_the_others_serve() {
-    let mut cluster = Cluster::with_options(2, 3, "log", &[PEERS_FILE]);
+    let mut cluster = Cluster::build(2, 3, "log", false, &[PEERS_FILE], NAMESPACES);
     let keys = keys(2000);
     let mut one = cluster.client(0);
     keys.iter().for_each(|key| assert_eq!(one.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED"));
@@ -53,6 +67,16 @@ fn sites_are_added_and_removed_while_the_others_serve() {
     eventually(|| third.takes_changes());
     assert_eq!(third.ask("set mark3 0 0 1\r\nx\r\n"), "STORED");
     eventually(|| one.ask("mg mark3\r\n") == "HD" && two.ask("mg mark3\r\n") == "HD");
+    for client in [&mut one, &mut two] {
+        eventually(|| client.figures().contains("STAT 3:home_connected yes"));
+        assert_eq!(client.ask("ma home:n N0\r\n"), "HD");
+        eventually(|| client.figures().matches(":caches_connected yes").count() == 2);
+    }
+    assert_eq!(third.ask("mg home:n v\r\n"), "VA 1");
+    assert_eq!(third.line(), "1");
+    assert_eq!(one.ask("set page:a 0 0 1\r\nx\r\n"), "STORED");
+    assert_eq!(third.ask("delete page:a\r\n"), "NOT_FOUND");
+    eventually(|| one.ask("mg page:a\r\n") == "EN");
     converge(&mut one, &mut two, &keys);
     converge(&mut one, &mut third, &keys);
     eventually(|| horizon(&mut one) > 0 && horizon(&mut two) > 0);
@@ -67,6 +91,8 @@ fn sites_are_added_and_removed_while_the_others_serve() {
     for client in [&mut one, &mut two] {
         let figures = client.figures();
         assert!(figures.contains("STAT 3:standing removed"), "{figures}");
+        assert!(figures.contains("STAT 3:home_connected no"), "{figures}");
+        assert_eq!(figures.matches(":caches_connected").count(), 1, "{figures}");
     }
     assert_eq!(one.ask("delete mark3\r\n"), "DELETED");
     eventually(|| two.ask("mg mark3\r\n") == "EN");

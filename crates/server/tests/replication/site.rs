@@ -11,6 +11,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::client::Client;
 
+/// What all sites know.
+pub(crate) const TOKEN: &str = "all-sites-know-this-token-and-nobody-else";
 /// In place of an option: peers are named in a file.
 pub(crate) const PEERS_FILE: &str = "--peers-file";
 /// What keeps the stores.
@@ -67,7 +69,7 @@ impl Cluster {
         Self::build(sites, planned, engine, false, options, NAMESPACES)
     }
 
-    fn build(
+    pub(crate) fn build(
         sites: usize,
         planned: usize,
         engine: &'static str,
@@ -76,7 +78,7 @@ impl Cluster {
         namespaces: &str,
     ) -> Self {
         let folder = Folder::create();
-        folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
+        folder.write("token", format!("{TOKEN}\n"));
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
         folder.write("namespaces.toml", namespaces);
         let proxy = |listen: &SocketAddr| Proxy::to(*listen).expect("a port is free");

@@ -230,7 +230,7 @@ impl Model {
             let mut visit = |key: &[u8], state: &KeyState, value: &[u8]| {
                 seen.insert(key.to_vec(), (*state, value.to_vec()));
             };
-            more = match store.for_each_state(&mut cursor, 300, &mut visit) {
+            more = match store.for_each_state(&mut cursor, 300, None, &mut visit) {
                 Ok(more) => more,
                 Err(error) => return Some(format!("for_each_state: {error}")),
             };
@@ -767,7 +767,7 @@ fn copies_while_changes_go_on() {
                 assert!(before.is_none_or(|before| before <= state.version), "an older state after a newer");
                 assert!(value.iter().all(|&byte| byte == state.version as u8), "the value of another state");
             };
-            more = store.for_each_state(&mut cursor, 700, &mut visit).expect("scans");
+            more = store.for_each_state(&mut cursor, 700, None, &mut visit).expect("scans");
             for _ in 0..3 {
                 version += 1;
                 let name = format!("key-{}", random.u32(0..40));
@@ -817,7 +817,7 @@ fn a_scan_meets_what_cleaning_moves_behind_it() {
             let mut visit = |key: &[u8], _: &KeyState, _: &[u8]| {
                 seen.insert(key.to_vec());
             };
-            more = store.for_each_state(&mut cursor, 700, &mut visit).expect("scans");
+            more = store.for_each_state(&mut cursor, 700, None, &mut visit).expect("scans");
             (0..4).for_each(|_| change(400 + 3 * random.u32(..100), &store));
             clean(&store, if random.u8(..30) == 0 { 4 } else { 0 });
         }
@@ -1053,7 +1053,7 @@ fn a_scan_goes_on_behind_what_cannot_be_read() {
             keys.insert(key.to_vec());
         };
         while store
-            .for_each_readable_state(&mut cursor, budget_bytes, &mut unreadable, &mut visit)
+            .for_each_state(&mut cursor, budget_bytes, Some(&mut unreadable), &mut visit)
             .expect("it goes on")
         {}
         (unreadable, keys.len())

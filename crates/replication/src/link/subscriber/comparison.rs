@@ -3,17 +3,13 @@
 use super::super::{Closed, Now, unexpected};
 use super::queue::Work;
 use super::{Subscriber, SubscriberAction};
-use crate::compare::{Answer, Arrived, Output, ScanRead};
-use crate::wire::PROTOCOL_COMPARES;
+use crate::compare::{Answer, Arrived, Output, ScanRead, check_asked};
 
 impl Subscriber {
     /// Begins to compare this site with the publisher, of what every site has at this horizon. False: the log does not
-    /// follow yet, the publisher cannot, this site does not keep all keys, or a comparison is under way.
+    /// follow yet, this site does not keep all keys, or a comparison is under way.
     pub fn compare(&mut self, horizon: u64, now: Now) -> bool {
-        let is_possible = self.is_pulling()
-            && self.protocol >= PROTOCOL_COMPARES
-            && self.settings.prefixes.is_empty()
-            && self.asking.is_idle();
+        let is_possible = self.is_pulling() && self.settings.prefixes.is_empty() && self.asking.is_idle();
         if is_possible {
             self.asking.begin(horizon);
             self.go_on_comparing(now);
@@ -67,8 +63,9 @@ impl Subscriber {
         match self.asking.receive(answer).map_err(|_| unexpected())? {
             Arrived::Nothing => Ok(()),
             Arrived::List(list) => self.enqueue(Work::List(list)),
-            Arrived::States => {
+            Arrived::States(keys) => {
                 let body = self.assembly.take();
+                check_asked(&keys, &body).map_err(|_| unexpected())?;
                 self.enqueue(Work::States(body))
             }
         }

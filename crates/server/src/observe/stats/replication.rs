@@ -106,6 +106,7 @@ fn report_caches(shared: &Shared, lines: &mut Lines) {
         line("following", &yes_no(follower.connections > 0));
         line("told", &follower.told);
         line("missed", &follower.gaps);
+        line("too_large", &follower.too_large);
     }
 }
 
@@ -117,7 +118,8 @@ fn report_homes(shared: &Shared, lines: &mut Lines) {
     lines.add("home_refused", counts.refused);
     lines.add("home_silent", counts.silent);
     lines.add("home_run", counts.run);
-    for (number, is_connected) in homes.connected() {
+    lines.add("home_late", counts.late);
+    for (number, is_connected) in homes.are_connected() {
         lines.add(format!("{number}:home_connected"), yes_no(is_connected));
     }
 }

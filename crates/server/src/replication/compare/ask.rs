@@ -28,6 +28,7 @@ pub(in super::super) struct Comparer<'s> {
     due: Instant,
     /// How often operators had asked when the last comparison began.
     asked: u64,
+    pace: Pace,
     /// Of the comparison under way.
     result: CompareResult,
     warnings: u32,
@@ -43,6 +44,7 @@ impl<'s> Comparer<'s> {
             interval,
             due: Instant::now() + interval.unwrap_or_default().min(RETRY),
             asked: 0,
+            pace: Pace::default(),
             result: CompareResult::default(),
             warnings: 0,
         }
@@ -52,7 +54,8 @@ impl<'s> Comparer<'s> {
     pub(in super::super) fn begin_if_due(&mut self, subscriber: &mut Subscriber) {
         let asked = self.site.compares_asked.load(SeqCst);
         let is_due = self.interval.is_some() && Instant::now() >= self.due;
-        if !(is_due || asked != self.asked) || subscriber.is_comparing() || !subscriber.is_pulling() {
+        let is_asked = asked != self.asked && self.pace.may_begin(Instant::now());
+        if !(is_due || is_asked) || subscriber.is_comparing() || !subscriber.is_pulling() {
             return;
         }
         let (horizon, peer) = (self.site.horizon(), subscriber.peer().unwrap_or_default());
@@ -62,6 +65,7 @@ impl<'s> Comparer<'s> {
             return;
         }
         self.asked = asked;
+        self.pace.begin(Instant::now());
         self.due = Instant::now() + self.interval.unwrap_or_default().min(RETRY);
         (self.result, self.warnings) = (CompareResult { horizon, ..CompareResult::default() }, 0);
         lock(&self.site.votes).begin(peer);
@@ -69,7 +73,8 @@ impl<'s> Comparer<'s> {
     }
 
     /// The connection is over, and with it the comparison.
-    pub(in super::super) fn connection_ended(&self) {
+    pub(in super::super) fn connection_ended(&mut self) {
+        self.pace.end(Instant::now());
         self.site.with_peer(self.address, |figures| figures.compare.is_running = false);
     }
 
@@ -117,6 +122,7 @@ impl<'s> Comparer<'s> {
     }
 
     fn end(&mut self, comparison: &Comparison) {
+        self.pace.end(Instant::now());
         self.result.states = comparison.states;
         self.result.ranges = comparison.ranges;
         self.due = Instant::now() + self.interval.unwrap_or_default();
@@ -211,7 +217,65 @@ impl<'s> Comparer<'s> {
     }
 }
 
+/// How often operators may have the stores compared: whoever asks all the time, and however large the stores are, a
+/// comparison goes on for a fifth of the time at most.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Of the comparison under way.
+    began: Option<Instant>,
+    rest_until: Option<Instant>,
+}
+
+impl Pace {
+    fn may_begin(&self, now: Instant) -> bool {
+        self.rest_until.is_none_or(|until| now >= until)
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.began = Some(now);
+    }
+
+    /// It has ended, or was cut off; or there was none.
+    fn end(&mut self, now: Instant) {
+        if let Some(began) = self.began.take() {
+            self.rest_until = now.checked_add(now.saturating_duration_since(began) * RESTS);
+        }
+    }
+}
+
+/// So many times as long as a comparison took none is begun for an operator.
+const RESTS: u32 = 4;
 /// The first comparison after the start begins at the latest after this time, and one that was cut off again.
 const RETRY: Duration = Duration::from_secs(600);
 /// Of one comparison. The figures count all.
 const WARNINGS_MAX: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_all_the_time_gets_a_fifth_of_it() {
+        let (start, mut pace) = (Instant::now(), Pace::default());
+        let (mut busy_secs, mut left_secs) = (0, 0);
+        for second in 0..1000 {
+            let now = start + Duration::from_secs(second);
+            if left_secs > 0 {
+                (busy_secs, left_secs) = (busy_secs + 1, left_secs - 1);
+                if left_secs == 0 {
+                    pace.end(now + Duration::from_secs(1));
+                }
+            } else if pace.may_begin(now) {
+                pace.begin(now);
+                left_secs = 10;
+            }
+        }
+        assert!((150..=200).contains(&busy_secs), "{busy_secs}");
+        // One that was cut off counts as far as it came.
+        let (mut pace, second) = (Pace::default(), Duration::from_secs(1));
+        pace.begin(start);
+        pace.end(start + second);
+        pace.end(start + 2 * second);
+        assert!(!pace.may_begin(start + 4 * second) && pace.may_begin(start + 5 * second));
+    }
+}

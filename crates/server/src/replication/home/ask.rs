@@ -1,9 +1,12 @@
 //! Sending commands to a home.
+//!
+//! Each command has a last moment on the home's own clock ([`HomeClock`]): what this site has given up is not run
+//! afterwards. Nothing here waits for the home to take what is sent, so one that stands still is given up in time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_protocol::Error;
 use larder_replication::link::{Subscriber, SubscriberAction};
@@ -11,107 +14,170 @@ use larder_replication::wire::Side;
 
 use super::{Asked, DEADLINE, HomeReply, Homes};
 use crate::replication::Site;
-use crate::replication::stream::{PeerStream, ended};
-use crate::replication::waiters::Until;
+use crate::replication::peers::PeerAddress;
+use crate::replication::stream::{INPUT_BYTES, PeerStream, ended, keep_connected};
+use crate::replication::waiters::{Until, Waiter};
 use crate::shared::Shared;
 use crate::startup::random;
 
-/// Sends commands to the peer at this address, whose home it is, until the site stops.
-pub(in crate::replication) fn run(address: &str, shared: &Shared, site: &Site, homes: &Homes) {
-    let mut backoff = BACKOFF_MIN;
-    while !site.is_stopping() {
-        let mut asker = Asker { homes, home: 0, number: 0, sent: BTreeMap::new() };
-        if let Err(error) = asker.serve(address, shared, site)
+/// Sends commands to a peer whose home it is, until the site stops or the peer is none any more.
+pub(in crate::replication) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, homes: &Homes) {
+    let address = peer.address;
+    // The site that was last there.
+    let mut met = 0;
+    keep_connected(peer, site, || {
+        let known = match site.site_at(address) {
+            0 => met,
+            known => known,
+        };
+        if !homes.may_be(known) {
+            return false;
+        }
+        let mut asker = Asker { peer, homes, home: 0, clock: None, number: 0, sent: BTreeMap::new() };
+        if let Err(error) = asker.serve(shared, site)
             && !site.is_stopping()
         {
             tracing::info!(address, "no commands go to the peer: {error}");
         }
-        backoff = if asker.home != 0 { BACKOFF_MIN } else { (backoff * 2).min(BACKOFF_MAX) };
+        met = asker.home;
+        let was_connected = asker.clock.is_some();
         asker.end();
-        std::thread::park_timeout(backoff);
-    }
+        was_connected
+    });
 }
 
 /// A connection to a home.
 struct Asker<'a> {
+    peer: &'a PeerAddress<'a>,
     homes: &'a Homes,
     /// 0: not known yet.
     home: u8,
+    /// Once it takes commands.
+    clock: Option<HomeClock>,
     /// Of the last command.
     number: u64,
     /// Commands that are not answered yet, by their numbers.
     sent: BTreeMap<u64, Arc<Asked>>,
 }
 
+/// What a home's clock said, and when that arrived here. It was said before: so the home's clock is ahead of what is
+/// computed from here, never behind.
+#[derive(Clone, Copy)]
+struct HomeClock {
+    micros: u64,
+    heard: Instant,
+}
+
+impl HomeClock {
+    /// No later than the home's clock at this moment.
+    fn at(self, moment: Instant) -> u64 {
+        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        match moment.checked_duration_since(self.heard) {
+            Some(after) => self.micros.saturating_add(micros(after)),
+            None => self.micros.saturating_sub(micros(self.heard.duration_since(moment))),
+        }
+    }
+}
+
 impl Asker<'_> {
-    fn serve(&mut self, address: &str, shared: &Shared, site: &Site) -> io::Result<()> {
-        let mut stream = PeerStream::connect(address, shared, site)?;
+    fn serve(&mut self, shared: &Shared, site: &Site) -> io::Result<()> {
+        let mut stream = PeerStream::connect(self.peer.address, shared, site)?;
         let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
         let waiter = site.waiter()?;
         let mut input = vec![0; INPUT_BYTES];
-        while !subscriber.is_closed() {
-            if site.is_stopping() {
+        let mut output = VecDeque::new();
+        loop {
+            if self.peer.is_over(site) {
                 subscriber.stop();
             }
-            if self.home != 0 {
-                // With an answer under way the socket is waited for, not the queue.
-                let timeout = if self.sent.is_empty() { IDLE } else { Duration::ZERO };
-                for asked in self.homes.take(self.home, timeout) {
-                    self.number += 1;
-                    subscriber.say(Side::Ask { number: self.number }, &asked.command, site.now());
-                    self.sent.insert(self.number, asked);
-                }
+            self.perform(&mut subscriber, &mut output, &waiter, site)?;
+            if subscriber.is_closed() {
+                return Ok(());
             }
-            self.perform(&mut subscriber, &mut stream)?;
-            match stream.read(&mut input, &waiter, Until { position: 0, timeout: PAUSE })? {
+            let given_up = self.sent.values().next().map(|asked| asked.since + DEADLINE);
+            let left = given_up.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+            }
+            let timeout = site.time_until(subscriber.deadline_micros());
+            let timeout = left.map_or(timeout, |left| left.min(timeout));
+            match stream.exchange(&mut output, &mut input, &waiter, Until { position: 0, timeout })? {
                 Some(0) => return Err(ended("the peer closed the connection")),
                 Some(count) => subscriber.receive(&input[..count], site.now()),
                 None => {}
             }
             subscriber.tick(site.now());
-            self.perform(&mut subscriber, &mut stream)?;
-            if self.sent.values().next().is_some_and(|asked| asked.since.elapsed() > DEADLINE) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
-            }
         }
-        Ok(())
     }
 
-    fn perform(&mut self, subscriber: &mut Subscriber, stream: &mut PeerStream) -> io::Result<()> {
-        while let Some(action) = subscriber.next_action() {
-            match action {
-                SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
-                SubscriberAction::Connected { site, .. } => {
-                    self.home = site;
-                    self.homes.set_connected(site, true);
-                }
-                SubscriberAction::Side(Side::Answer { number }, body) => {
-                    let reply =
-                        HomeReply::decode(&body).ok_or_else(|| io::Error::other("an answer is none"))?;
-                    if let Some(asked) = self.sent.remove(&number) {
-                        self.homes.answer(&asked, reply);
+    /// Performs what is due, and adds commands as long as the socket has taken those before: what has not left the
+    /// queue can be refused as such.
+    fn perform(
+        &mut self,
+        subscriber: &mut Subscriber,
+        output: &mut VecDeque<u8>,
+        waiter: &Waiter<'_>,
+        site: &Site,
+    ) -> io::Result<()> {
+        loop {
+            while let Some(action) = subscriber.next_action() {
+                match action {
+                    SubscriberAction::Send(bytes) => output.extend(bytes),
+                    SubscriberAction::Connected { site: home, .. } => {
+                        self.peer.check(home)?;
+                        self.home = home;
+                        if !self.homes.may_be(home) {
+                            return Err(io::Error::other("the site there is the home of no keys"));
+                        }
+                        subscriber.say(Side::OpenHome, &[], site.now());
                     }
+                    SubscriberAction::Side(Side::Home { clock_micros, command_bytes_max }, _) => {
+                        let clock = HomeClock { micros: clock_micros, heard: Instant::now() };
+                        if self.clock.replace(clock).is_none() {
+                            let bytes_max = usize::try_from(command_bytes_max).unwrap_or(usize::MAX);
+                            self.homes.connected(self.home, waiter.waker(), bytes_max);
+                        }
+                    }
+                    SubscriberAction::Side(Side::Answer { number }, body) => {
+                        let reply =
+                            HomeReply::decode(&body).ok_or_else(|| io::Error::other("an answer is none"))?;
+                        if let Some(asked) = self.sent.remove(&number) {
+                            self.homes.answer(&asked, reply);
+                        }
+                    }
+                    SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
+                    _ => return Err(io::Error::other("a message comes at the wrong time")),
                 }
-                SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
-                _ => return Err(io::Error::other("a message comes at the wrong time")),
             }
+            let Some(clock) = self.clock.filter(|_| output.len() < INPUT_BYTES) else { return Ok(()) };
+            let Some(asked) = self.homes.take(self.home) else { return Ok(()) };
+            self.number += 1;
+            let ask = Side::Ask { number: self.number, until_micros: clock.at(asked.since + DEADLINE) };
+            subscriber.say(ask, &asked.command, site.now());
+            self.sent.insert(self.number, asked);
         }
-        Ok(())
     }
 
     /// Nobody knows whether the home has run what it has not answered.
     fn end(self) {
-        if self.home != 0 {
-            self.homes.set_connected(self.home, false);
+        if self.clock.is_some() {
+            self.homes.disconnected(self.home);
         }
         self.sent.values().for_each(|asked| self.homes.answer(asked, HomeReply::Error(Error::HomeSilent)));
     }
 }
 
-const BACKOFF_MIN: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-const INPUT_BYTES: usize = 64 << 10;
-/// How long the socket is waited for before the queue is looked at again.
-const PAUSE: Duration = Duration::from_millis(1);
-/// How long the queue is waited for before the socket is looked at again.
-const IDLE: Duration = Duration::from_millis(100);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_homes_clock_goes_on_from_what_it_said() {
+        let heard = Instant::now() + Duration::from_secs(60);
+        let clock = HomeClock { micros: 7_000_000, heard };
+        assert_eq!(clock.at(heard), 7_000_000);
+        assert_eq!(clock.at(heard + Duration::from_secs(5)), 12_000_000);
+        assert_eq!(clock.at(heard - Duration::from_secs(3)), 4_000_000);
+        assert_eq!(clock.at(heard - Duration::from_secs(9)), 0, "long before the home began");
+    }
+}

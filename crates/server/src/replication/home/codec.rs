@@ -6,6 +6,7 @@
 
 use larder_protocol::command::{Arith, Command, Mode, Store};
 use larder_protocol::{Error, Key, Reply};
+use larder_replication::bytes::Reader;
 
 /// Of these bytes. A home refuses another one.
 const VERSION: u8 = 1;
@@ -33,10 +34,10 @@ pub(crate) enum HomeReply {
     Error(Error),
 }
 
-/// A command as it is sent. `None`: a home runs no such command.
-pub(crate) fn encode_command(command: &Command<'_>, value: &[u8]) -> Option<Vec<u8>> {
+/// Appends a command as it is sent, but for its value, which follows. `None`: a home runs no such command.
+pub(super) fn push_head(command: &Command<'_>, out: &mut Vec<u8>) -> Option<()> {
     let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-    let mut out = vec![VERSION];
+    out.push(VERSION);
     let begin = |out: &mut Vec<u8>, kind: u8, key: Key<'_>| {
         let encoding = match key {
             key if key.is_plain() => PLAIN_KEY,
@@ -49,7 +50,7 @@ pub(crate) fn encode_command(command: &Command<'_>, value: &[u8]) -> Option<Vec<
     };
     match command {
         Command::Store(store) => {
-            begin(&mut out, 1, store.key);
+            begin(out, 1, store.key);
             out.extend_from_slice(&store.client_flags.to_le_bytes());
             out.extend_from_slice(&store.exptime.to_le_bytes());
             out.push(match store.mode {
@@ -68,10 +69,9 @@ pub(crate) fn encode_command(command: &Command<'_>, value: &[u8]) -> Option<Vec<
             );
             out.extend_from_slice(&store.compare.unwrap_or_default().to_le_bytes());
             out.extend_from_slice(&store.vivify.unwrap_or_default().to_le_bytes());
-            out.extend_from_slice(value);
         }
         Command::Arith(arith) => {
-            begin(&mut out, 2, arith.key);
+            begin(out, 2, arith.key);
             let (number, exptime) = arith.initial.unwrap_or_default();
             out.extend_from_slice(&arith.delta.to_le_bytes());
             out.push(
@@ -89,16 +89,21 @@ pub(crate) fn encode_command(command: &Command<'_>, value: &[u8]) -> Option<Vec<
         }
         _ => return None,
     }
-    Some(out)
+    Some(())
+}
+
+/// How long a command with such a head is.
+pub(super) fn command_bytes(command: &Command<'_>, head_bytes: usize) -> usize {
+    head_bytes + command.value_bytes().unwrap_or_default() as usize
 }
 
 /// A command as it came, with its value. `None`: it is none.
 pub(super) fn decode_command(bytes: &[u8]) -> Option<Received<'_>> {
-    let mut rest = Fields(bytes);
+    let mut rest = Reader::new(bytes);
     if rest.u8()? != VERSION {
         return None;
     }
-    let (kind, encoding, key_bytes) = (rest.u8()?, rest.u8()?, u16::from_le_bytes(rest.array()?));
+    let (kind, encoding, key_bytes) = (rest.u8()?, rest.u8()?, rest.u16()?);
     let written = rest.bytes(usize::from(key_bytes))?;
     let key = match encoding {
         PLAIN_KEY => Key::new(written)?,
@@ -108,7 +113,7 @@ pub(super) fn decode_command(bytes: &[u8]) -> Option<Received<'_>> {
     };
     let received = match kind {
         1 => {
-            let (client_flags, exptime) = (u32::from_le_bytes(rest.array()?), rest.i64()?);
+            let (client_flags, exptime) = (rest.u32()?, rest.i64()?);
             let (mode, bits) = (rest.u8()?, rest.u8()?);
             let mode = [Mode::Set, Mode::Add, Mode::Replace, Mode::Append, Mode::Prepend]
                 .into_iter()
@@ -117,7 +122,7 @@ pub(super) fn decode_command(bytes: &[u8]) -> Option<Received<'_>> {
             Received {
                 key,
                 bits,
-                value: rest.0,
+                value: rest.rest(),
                 what: What::Store { client_flags, exptime, mode, compare, vivify },
             }
         }
@@ -125,7 +130,7 @@ pub(super) fn decode_command(bytes: &[u8]) -> Option<Received<'_>> {
             let (delta, bits) = (rest.u64()?, rest.u8()?);
             let (compare, number) = (rest.u64()?, rest.u64()?);
             let (number_exptime, exptime) = (rest.i64()?, rest.i64()?);
-            if !rest.0.is_empty() {
+            if !rest.is_empty() {
                 return None;
             }
             Received {
@@ -166,7 +171,7 @@ impl<'b> Received<'b> {
                 vivify: self.has(VIVIFIES).then_some(vivify),
                 explains_refusal: self.has(EXPLAINS),
                 removes_on_refusal: self.has(REMOVES),
-                // A command is at most a megabyte.
+                // A body is shorter than that.
                 ..Store::set(key, client_flags, exptime, self.value.len() as u32)
             }),
             What::Arith { delta, compare, number, number_exptime, exptime } => Command::Arith(Arith {
@@ -245,11 +250,11 @@ impl HomeReply {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = Fields(bytes);
+        let mut rest = Reader::new(bytes);
         let reply = match rest.u8()? {
             1 => {
                 let is_new = rest.bool()?;
-                Self::Stored { is_new, cas: rest.u64()?, value_bytes: u32::from_le_bytes(rest.array()?) }
+                Self::Stored { is_new, cas: rest.u64()?, value_bytes: rest.u32()? }
             }
             2 => Self::NotStored,
             3 => Self::Exists,
@@ -258,14 +263,14 @@ impl HomeReply {
                 let (number, cas) = (rest.u64()?, rest.u64()?);
                 let mut ttl = || {
                     let has_ttl = rest.bool()?;
-                    Some(Some(u32::from_le_bytes(rest.array()?)).filter(|_| has_ttl))
+                    Some(Some(rest.u32()?).filter(|_| has_ttl))
                 };
                 Self::Number { number, cas, ttl_before_secs: ttl()?, ttl_secs: ttl()? }
             }
             6 => Self::Error(*ERRORS.get(usize::from(rest.u8()?))?),
             _ => return None,
         };
-        rest.0.is_empty().then_some(reply)
+        rest.is_empty().then_some(reply)
     }
 }
 
@@ -289,43 +294,6 @@ const ERRORS: [Error; 17] = [
     Error::Maintenance,
     Error::HomeBusy,
 ];
-
-/// What is left of the bytes.
-struct Fields<'b>(&'b [u8]);
-
-impl<'b> Fields<'b> {
-    fn bytes(&mut self, count: usize) -> Option<&'b [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn i64(&mut self) -> Option<i64> {
-        self.array().map(i64::from_le_bytes)
-    }
-
-    fn bool(&mut self) -> Option<bool> {
-        match self.u8()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -361,13 +329,16 @@ mod tests {
     fn commands_come_as_they_were_sent_and_parts_of_them_are_none() {
         for command in commands() {
             let value: &[u8] = if command.value_bytes().is_some() { b"value" } else { b"" };
-            let bytes = encode_command(&command, value).expect("a home runs it");
+            let mut bytes = Vec::new();
+            push_head(&command, &mut bytes).expect("a home runs it");
+            assert_eq!(command_bytes(&command, bytes.len()), bytes.len() + value.len());
+            bytes.extend_from_slice(value);
             let received = decode_command(&bytes).expect("it is one");
             assert_eq!((received.command(), received.value), (command, value));
             let head_bytes = bytes.len() - value.len();
             (0..head_bytes).for_each(|end| assert!(decode_command(&bytes[..end]).is_none(), "{end}"));
         }
-        assert!(encode_command(&Command::Noop, b"").is_none());
+        assert!(push_head(&Command::Noop, &mut Vec::new()).is_none());
         assert!(
             decode_command(&[2, 1, 0, 1, 0, b'k']).is_none() && decode_command(&[1, 1, 0, 0, 0]).is_none()
         );

@@ -7,6 +7,7 @@ use larder_engine::Position;
 use larder_protocol::{Command, Error, KEY_BYTES_MAX};
 use larder_store::commit::Outcome;
 
+use super::Counts;
 use super::codec::{HomeReply, Received, decode_command};
 use crate::access::Hosts;
 use crate::conn::client::{Client, Peer};
@@ -50,15 +51,30 @@ impl<'s> Runner<'s> {
     }
 
     /// Runs commands in their order. The answers are given once all is as durable as the namespaces want it.
-    pub(in crate::replication) fn run_all(&mut self, asked: &[(u64, Vec<u8>)]) -> Vec<(u64, Vec<u8>)> {
+    pub(in crate::replication) fn run_all(&mut self, asked: &[Order]) -> Vec<(u64, Vec<u8>)> {
         let mut replies = Vec::with_capacity(asked.len());
-        for (number, bytes) in asked {
-            let run = decode_command(bytes).map(|received| self.run(&received));
+        let mut counts = Counts::default();
+        for Order { number, until_micros, command } in asked {
+            let run = match decode_command(command) {
+                // Nobody waits for it any more, and its client was told that it has failed.
+                Some(_) if self.site.now().micros >= *until_micros => {
+                    counts.late += 1;
+                    None
+                }
+                Some(received) => {
+                    counts.run += 1;
+                    Some(self.run(&received, *until_micros))
+                }
+                None => None,
+            };
             replies.push((*number, run.unwrap_or((HomeReply::Error(Error::HomeAway), 0))));
         }
         self.handles.release();
         if let Some(homes) = &self.shared.homes {
-            homes.count(|counts| counts.run += asked.len() as u64);
+            homes.count(|all| {
+                all.run += counts.run;
+                all.late += counts.late;
+            });
         }
         // Once for all, so that they are one sync.
         let last = replies.iter().map(|(_, (_, position))| *position).max().unwrap_or_default();
@@ -80,11 +96,11 @@ impl<'s> Runner<'s> {
         }
     }
 
-    fn run(&mut self, received: &Received<'_>) -> (HomeReply, Position) {
+    fn run(&mut self, received: &Received<'_>, until_micros: u64) -> (HomeReply, Position) {
         let since = Instant::now();
         let command = received.command();
         let mut findings = Vec::new();
-        while since.elapsed() < PATIENCE && !self.site.is_stopping() {
+        while self.site.now().micros < until_micros && !self.site.is_stopping() {
             match self.attempt(command, received.value, std::mem::take(&mut findings), since) {
                 Attempt::Done(reply, position) => return (reply, position),
                 Attempt::Fetch(wanted) if !wanted.is_empty() => {
@@ -142,6 +158,15 @@ impl<'s> Runner<'s> {
     }
 }
 
+/// A command of another site.
+pub(in crate::replication) struct Order {
+    /// On its connection.
+    pub(in crate::replication) number: u64,
+    /// On the clock of [`Now::micros`](larder_replication::link::Now::micros): it is not begun later.
+    pub(in crate::replication) until_micros: u64,
+    pub(in crate::replication) command: Vec<u8>,
+}
+
 /// How an attempt ended.
 enum Attempt {
     Done(HomeReply, Position),
@@ -149,8 +174,6 @@ enum Attempt {
     Fetch(Vec<Wanted>),
 }
 
-/// Longer than this nobody waits for the answer.
-const PATIENCE: Duration = Duration::from_secs(4);
 /// A worker waits as long for memory.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(200);

@@ -1,0 +1,105 @@
+//! What a site counts of the others.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_replication::version::unix_micros_of;
+
+use super::{Site, lock};
+use crate::replication::compare::CompareFigures;
+
+/// What this site knows of a peer that it pulls from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeerFigures {
+    /// 0: not known yet.
+    pub(crate) site: u8,
+    pub(crate) is_connected: bool,
+    /// A copy is being taken.
+    pub(crate) is_copying: bool,
+    /// Whole ones, since the start.
+    pub(crate) copies: u64,
+    /// Of the copy that is being taken, or was the last one: what was applied, also before it was interrupted.
+    pub(crate) copy_bytes: u64,
+    /// About how many bytes the whole of it has.
+    pub(crate) copy_whole_bytes: u64,
+    /// Of copies, since the start.
+    pub(crate) copied_pieces: u64,
+    pub(crate) copied_bytes: u64,
+    /// Applied since the start.
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+    pub(crate) conflicts: u64,
+    /// Times that its log did not follow what this site has of it, and the connection was given up.
+    pub(crate) gaps: u64,
+    /// The highest version that was applied, of an entry or a beat.
+    pub(crate) newest_version: u64,
+    /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
+    pub(crate) ahead_micros: u64,
+    /// Why the last connection ended.
+    pub(crate) last_error: String,
+    pub(crate) compare: CompareFigures,
+}
+
+/// What this site knows of a site that pulls from it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PullerFigures {
+    pub(crate) connections: u64,
+    /// It has our log up to here, durably.
+    pub(crate) confirmed: u64,
+    /// Under way.
+    pub(crate) in_flight_bytes: u64,
+}
+
+impl Site {
+    /// Reads or changes the figures of a peer.
+    pub(in crate::replication) fn with_peer<R>(
+        &self,
+        address: &str,
+        change: impl FnOnce(&mut PeerFigures) -> R,
+    ) -> R {
+        change(lock(&self.peers).entry(address.to_owned()).or_default())
+    }
+
+    /// The site at this address; 0: not known yet.
+    pub(in crate::replication) fn site_at(&self, address: &str) -> u8 {
+        lock(&self.peers).get(address).map_or(0, |peer| peer.site)
+    }
+
+    /// A peer is none any more.
+    pub(in crate::replication) fn forget_peer(&self, address: &str) {
+        lock(&self.peers).remove(address);
+    }
+
+    /// Changes the figures of a site that pulls.
+    pub(in crate::replication) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
+        change(lock(&self.pullers).entry(site).or_default());
+    }
+
+    /// Counts a conflict of a key of this namespace.
+    pub(in crate::replication) fn count_conflict(&self, number: u8) {
+        if let Some(count) = self.conflicts.get(usize::from(number)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Conflicts of keys of this namespace, since the start.
+    pub(crate) fn conflicts_of(&self, number: u8) -> u64 {
+        self.conflicts.get(usize::from(number)).map_or(0, |count| count.load(Relaxed))
+    }
+
+    /// What is known of the peers, by address.
+    pub(crate) fn peers(&self) -> BTreeMap<String, PeerFigures> {
+        lock(&self.peers).clone()
+    }
+
+    /// What is known of the sites that pull.
+    pub(crate) fn pullers(&self) -> BTreeMap<u8, PullerFigures> {
+        lock(&self.pullers).clone()
+    }
+
+    /// How old the newest version is that was applied of a peer, in microseconds; `None`: none was.
+    pub(crate) fn lag_micros(&self, peer: &PeerFigures) -> Option<u64> {
+        let since = |version: u64| self.journal.unix_micros().saturating_sub(unix_micros_of(version));
+        (peer.newest_version != 0).then(|| since(peer.newest_version))
+    }
+}
