@@ -1,7 +1,7 @@
 //! A connection as its users see it: a queue of requests, and whether it still serves them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -21,6 +21,8 @@ use crate::error::Interruption;
 #[derive(Debug)]
 pub(super) struct Connection {
     state: Mutex<State>,
+    /// True soon after the state has an end.
+    has_ended: AtomicBool,
     limits: Limits,
     /// Requests that may still be added.
     requests: Arc<Semaphore>,
@@ -62,6 +64,7 @@ impl Connection {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             state: Mutex::default(),
+            has_ended: AtomicBool::new(false),
             limits,
             requests: Arc::new(Semaphore::new(limits.requests)),
             request_bytes: Arc::new(Semaphore::new(limits.buffered_bytes as usize)),
@@ -80,12 +83,24 @@ impl Connection {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.state().end.is_some()
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// A place for a request, if there is one now.
+    pub(super) fn permits_now(&self, request: &Request) -> Option<Permits> {
+        let bytes = self.bytes_of(request);
+        let request = Arc::clone(&self.requests).try_acquire_owned().ok()?;
+        let bytes = Arc::clone(&self.request_bytes).try_acquire_many_owned(bytes).ok()?;
+        Some(Permits { _request: request, _bytes: bytes })
+    }
+
+    fn bytes_of(&self, request: &Request) -> u32 {
+        u32::try_from(request.bytes()).unwrap_or(u32::MAX).min(self.limits.buffered_bytes)
     }
 
     /// Waits for a place for a request. `None`: it has ended.
     pub(super) async fn permits(&self, request: &Request) -> Option<Permits> {
-        let bytes = u32::try_from(request.bytes()).unwrap_or(u32::MAX).min(self.limits.buffered_bytes);
+        let bytes = self.bytes_of(request);
         let request = Arc::clone(&self.requests).acquire_owned().await.ok()?;
         let bytes = Arc::clone(&self.request_bytes).acquire_many_owned(bytes).await.ok()?;
         Some(Permits { _request: request, _bytes: bytes })
@@ -113,9 +128,10 @@ impl Connection {
         Some(Ticket { connection: Arc::clone(self), id, reply, is_done: false })
     }
 
-    /// Takes requests of about so many bytes from the queue, and at least one if there is any. The driver is woken when
-    /// there are more, or when the connection has to end: `Err`.
-    pub(super) fn take(&self, bytes: usize, driver: &Waker, calls: &mut VecDeque<Call>) -> Result<(), End> {
+    /// Takes requests of about so many bytes from the queue, and at least one if there is any and `bytes` is not 0.
+    /// Returns whether there are more. The driver is woken when some are added, or when the connection has to end:
+    /// `Err`.
+    pub(super) fn take(&self, bytes: usize, driver: &Waker, calls: &mut VecDeque<Call>) -> Result<bool, End> {
         let mut state = self.state();
         if let Some(end) = &state.end {
             return Err(end.clone());
@@ -130,7 +146,7 @@ impl Connection {
         if !state.driver.as_ref().is_some_and(|known| known.will_wake(driver)) {
             state.driver = Some(driver.clone());
         }
-        Ok(())
+        Ok(!state.queue.is_empty())
     }
 
     /// Ends it, unless it has ended for another reason, which is returned. Requests that nothing has been sent of are
@@ -138,6 +154,7 @@ impl Connection {
     pub(super) fn end(&self, end: End) -> End {
         let mut state = self.state();
         let end = state.end.get_or_insert(end).clone();
+        self.has_ended.store(true, Ordering::Release);
         let queue = std::mem::take(&mut state.queue);
         let driver = state.driver.take();
         drop(state);
