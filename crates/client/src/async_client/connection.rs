@@ -194,7 +194,7 @@ fn wake(driver: Option<Waker>) {
     }
 }
 
-/// Bytes of a value that waits to be taken.
+/// Bytes of values that wait to be taken.
 #[derive(Debug)]
 pub(super) struct Credit {
     connection: Arc<Connection>,
@@ -206,16 +206,23 @@ impl Credit {
         connection.untaken_bytes.fetch_add(bytes, Ordering::SeqCst);
         Self { connection: Arc::clone(connection), bytes }
     }
+
+    /// So many of them have been taken.
+    pub(super) fn release(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let limit = self.connection.limits.buffered_bytes as usize;
+        let before = self.connection.untaken_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if before >= limit && before - bytes < limit {
+            let driver = self.connection.state().driver.take();
+            wake(driver);
+        }
+    }
 }
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        let limit = self.connection.limits.buffered_bytes as usize;
-        let before = self.connection.untaken_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        if before >= limit && before - self.bytes < limit {
-            let driver = self.connection.state().driver.take();
-            wake(driver);
-        }
+        self.release(self.bytes);
     }
 }
 

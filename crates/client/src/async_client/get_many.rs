@@ -14,7 +14,7 @@ use super::attempts::Attempts;
 use super::connection::Credit;
 use super::key::{WireKey, written};
 use super::request::Request;
-use super::share::{Delivery, Share};
+use super::share::{Delivery, Share, room_of};
 use super::topology::Topology;
 use super::{Answer, AsyncClient, Reply};
 use crate::client::Item;
@@ -33,7 +33,7 @@ pub struct GetMany {
     /// One for each server: asks for its keys.
     servers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
-    /// Values that have arrived together, and the room that they take until the last of them is taken.
+    /// Values that have arrived together, and the room that they take until they are taken.
     values: Option<(Values, Credit)>,
     keys: usize,
 }
@@ -105,11 +105,12 @@ impl AsyncClient {
             return self.get_replicas(keys, with_cas, deadline);
         }
         topology.probe();
-        let mut shares = Shares::default();
+        let keys = keys.into_iter();
+        let mut shares = Shares::new(keys.size_hint().0 / topology.pools.len().max(1));
         let mut ejected: HashMap<Address, Vec<usize>> = HashMap::new();
         let mut count = 0;
         let mut attempts = Attempts::new(0, true);
-        for (place, key) in keys.into_iter().enumerate() {
+        for (place, key) in keys.enumerate() {
             count = place + 1;
             let key = key.as_ref();
             let routed = written(key, self.protocol())
@@ -172,26 +173,35 @@ impl AsyncClient {
 }
 
 /// Keys by server, and by how they are written.
-#[derive(Default)]
-struct Shares(Vec<[Vec<Share>; 2]>);
+struct Shares {
+    by_server: Vec<[Vec<Share>; 2]>,
+    /// About so many keys there will be of each server.
+    keys: usize,
+}
 
 impl Shares {
+    fn new(keys: usize) -> Self {
+        Self { by_server: Vec::new(), keys: keys.clamp(1, SHARE_KEYS) }
+    }
+
     fn push(&mut self, server: usize, key: &[u8], is_base64: bool, place: usize) {
-        if self.0.len() <= server {
-            self.0.resize_with(server + 1, Default::default);
+        if self.by_server.len() <= server {
+            self.by_server.resize_with(server + 1, Default::default);
         }
-        let shares = &mut self.0[server][usize::from(is_base64)];
-        if shares.last().is_none_or(|share| share.len() >= SHARE_KEYS) {
-            shares.push(Share::new(is_base64));
-        }
-        if let Some(share) = shares.last_mut() {
-            share.push(key, place);
+        let shares = &mut self.by_server[server][usize::from(is_base64)];
+        match shares.last_mut().filter(|share| share.len() < SHARE_KEYS) {
+            Some(share) => share.push(key, place),
+            None => {
+                let mut share = Share::new(is_base64, self.keys, key.len());
+                share.push(key, place);
+                shares.push(share);
+            }
         }
     }
 
     /// Those of the servers that have keys.
     fn by_server(self) -> impl Iterator<Item = (usize, Vec<Share>)> {
-        let shares = self.0.into_iter().map(|[mut plain, mut base64]| {
+        let shares = self.by_server.into_iter().map(|[mut plain, mut base64]| {
             plain.append(&mut base64);
             plain
         });
@@ -268,7 +278,7 @@ impl Bulk {
         attempts: &Attempts,
         failed: &mut Vec<usize>,
     ) -> Vec<(usize, Share, Attempts)> {
-        let mut shares = Shares::default();
+        let mut shares = Shares::new(1);
         for (key, place) in share.give_up() {
             let mut next = attempts.continued();
             match self.topology.route(&key.original(), &mut next) {
@@ -320,7 +330,21 @@ impl Bulk {
 impl GetMany {
     /// The next value, with the position of its key, or the next failure. `None`: there are no more.
     pub async fn next(&mut self) -> Option<Result<(usize, Item), BulkFailure>> {
-        StreamExt::next(self).await
+        match self.next_value() {
+            Some(value) => Some(Ok(value)),
+            None => StreamExt::next(self).await,
+        }
+    }
+
+    /// The next of the values that are here.
+    fn next_value(&mut self) -> Option<(usize, Item)> {
+        let (values, credit) = self.values.as_mut()?;
+        let Some(value) = values.next() else {
+            self.values = None;
+            return None;
+        };
+        credit.release(room_of(&value.1));
+        Some(value)
     }
 
     /// Waits for all of them.
@@ -342,11 +366,8 @@ impl Stream for GetMany {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Some((values, _)) = &mut self.values {
-                match values.next() {
-                    Some(value) => return Poll::Ready(Some(Ok(value))),
-                    None => self.values = None,
-                }
+            if let Some(value) = self.next_value() {
+                return Poll::Ready(Some(Ok(value)));
             }
             match self.arrivals.poll_recv(cx) {
                 Poll::Ready(Some(Arrival::Values(values, credit))) => {

@@ -31,8 +31,9 @@ struct SharedKey {
 }
 
 impl Share {
-    pub(super) fn new(is_base64: bool) -> Self {
-        Self { bytes: Vec::new(), keys: Vec::new(), is_base64 }
+    /// For about so many keys, of about so many bytes.
+    pub(super) fn new(is_base64: bool, keys: usize, key_bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(keys * key_bytes), keys: Vec::with_capacity(keys), is_base64 }
     }
 
     /// Adds a key as it is written.
@@ -48,7 +49,9 @@ impl Share {
     /// Positions, in this share, of the keys whose values have not been delivered.
     pub(super) fn undelivered(&self) -> Arc<[usize]> {
         let is_open = |position: &usize| !self.keys[*position].is_settled.load(Ordering::Relaxed);
-        (0..self.keys.len()).filter(is_open).collect()
+        let mut open = Vec::with_capacity(self.keys.len());
+        open.extend((0..self.keys.len()).filter(is_open));
+        open.into()
     }
 
     /// Gives up all others, and returns them with their positions among all keys.
@@ -90,8 +93,10 @@ impl Delivery {
         let mut bytes = 0;
         let settle = |(index, item): (usize, Item)| {
             let key = self.positions.get(index).and_then(|position| self.share.keys.get(*position))?;
-            bytes += item.value.len() + ITEM_BYTES;
-            key.settle().then_some((key.place, item))
+            key.settle().then(|| {
+                bytes += room_of(&item);
+                (key.place, item)
+            })
         };
         let values: Vec<_> = values.into_iter().filter_map(settle).collect();
         if !values.is_empty() {
@@ -99,6 +104,11 @@ impl Delivery {
             let _ = self.arrivals.send(Arrival::Values(values.into_iter(), credit));
         }
     }
+}
+
+/// What an item takes until it is taken.
+pub(super) fn room_of(item: &Item) -> usize {
+    item.value.len() + ITEM_BYTES
 }
 
 /// What a value takes besides its bytes.

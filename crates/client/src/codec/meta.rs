@@ -28,6 +28,17 @@ pub(super) enum Answer {
 /// `mg <key> v f [c] [T<exptime>] [O<number>] <flags>*`
 #[inline]
 pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], answer: Answer) {
+    if let (Answer::Numbered(number), None, b"") = (answer, get.exptime, get.meta_flags) {
+        // What a get of many keys has, without a look for flags of the caller.
+        let mut digits = itoa::Buffer::new();
+        output.reserve(text::LINE_BYTES_USUAL + key.len());
+        output.extend_from_slice(b"mg ");
+        output.extend_from_slice(key);
+        output.extend_from_slice(if get.with_cas { b" v f c O" } else { b" v f O" });
+        output.extend_from_slice(digits.format(number).as_bytes());
+        output.extend_from_slice(b"\r\n");
+        return;
+    }
     let mut flags = begin_get(output, get, key);
     flags.set_answer(answer);
     flags.end();
@@ -44,16 +55,11 @@ pub(super) fn get_quietly(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8]) {
 
 #[inline]
 fn begin_get<'a>(output: &'a mut Vec<u8>, get: &Get<'a>, key: &[u8]) -> Flags<'a> {
-    output.reserve(text::LINE_BYTES_USUAL + key.len());
     let mut flags = Flags::begin(output, b"mg", key, get.meta_flags);
-    if flags.extra.is_empty() {
-        flags.output.extend_from_slice(if get.with_cas { b" v f c" } else { b" v f" });
-    } else {
-        flags.set(b'v');
-        flags.set(b'f');
-        if get.with_cas {
-            flags.set(b'c');
-        }
+    flags.set(b'v');
+    flags.set(b'f');
+    if get.with_cas {
+        flags.set(b'c');
     }
     if let Some(exptime) = get.exptime {
         flags.set_number(b'T', exptime);
