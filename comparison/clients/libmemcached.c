@@ -49,8 +49,10 @@ static long get(memcached_st *memc, unsigned *seed) {
     size_t bytes;
     uint32_t flags;
     long found = 0;
+    /* Distinct, as in load.rs. */
+    long first = rand_r(seed) % objects, step = 1 + rand_r(seed) % (objects / keys_per_get);
     for (long i = 0; i < keys_per_get; i++) {
-        asked[i] = keys[rand_r(seed) % objects];
+        asked[i] = keys[(first + i * step) % objects];
         lengths[i] = 16;
     }
     if (keys_per_get == 1) {
@@ -130,7 +132,7 @@ int main(int argc, char **argv) {
     long min_bytes = atol(argv[3]), max_bytes = atol(argv[4]);
     keys_per_get = atol(argv[5]);
     double secs = atof(argv[6]);
-    if (objects < 1 || keys_per_get < 1 || keys_per_get > KEYS_PER_GET_MAX) return 2;
+    if (keys_per_get < 1 || objects < keys_per_get || keys_per_get > KEYS_PER_GET_MAX) return 2;
     keys = malloc(objects * sizeof *keys);
     for (long i = 0; i < objects; i++) snprintf(keys[i], sizeof *keys, "key:%012ld", i);
     for (long i = 0; i < VALUES; i++) {

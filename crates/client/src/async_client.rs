@@ -142,14 +142,14 @@ pub struct AsyncClient {
 #[derive(Debug)]
 struct Shared {
     settings: Arc<Settings>,
-    current: RwLock<Entry>,
+    current: RwLock<Arc<Entry>>,
     near: Option<Arc<NearStore>>,
     flights: Flights,
     udp: Option<UdpServers>,
 }
 
 /// The servers at a moment. While somebody has it, requests over them may be under way.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Entry {
     topology: Arc<Topology>,
     /// Closed with the last entry.
@@ -158,20 +158,20 @@ struct Entry {
 
 impl Shared {
     /// For a request, which is made before this is dropped.
-    fn enter(&self) -> Entry {
+    fn enter(&self) -> Arc<Entry> {
         // Nothing under the lock panics.
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// For what need not be waited for.
     fn topology(&self) -> Arc<Topology> {
-        self.enter().topology
+        Arc::clone(&self.enter().topology)
     }
 }
 
 impl Entry {
-    fn new(topology: Topology) -> Self {
-        Self { topology: Arc::new(topology), stay: Arc::new(watch::Sender::new(())) }
+    fn new(topology: Topology) -> Arc<Self> {
+        Arc::new(Self { topology: Arc::new(topology), stay: Arc::new(watch::Sender::new(())) })
     }
 }
 

@@ -441,5 +441,7 @@ fn is_doubtful(error: &Error) -> bool {
 
 /// Can this be a key in the text dialects?
 pub(crate) fn is_word(key: &[u8]) -> bool {
-    (1..=KEY_BYTES_MAX).contains(&key.len()) && key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
+    // Without an early end, so that the compiler makes vectors of it.
+    let is_bad = key.iter().fold(false, |is_bad, byte| is_bad | (*byte <= b' ') | (*byte == 0x7f));
+    (1..=KEY_BYTES_MAX).contains(&key.len()) && !is_bad
 }

@@ -133,7 +133,7 @@ impl<T> Pipeline<T> {
     /// Gets one key. Reply: at most one [`Event::Value`], then [`Outcome::Found`].
     #[inline]
     pub fn get(&mut self, output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], tag: T) {
-        self.due.push_key(key);
+        self.log_key(key);
         let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text => text::get(output, get, key),
@@ -168,7 +168,7 @@ impl<T> Pipeline<T> {
                     due.sent = binary::get(output, get, key, self.due.next_opaque(), is_quiet);
                 }
             }
-            self.due.push_key(key);
+            self.log_key(key);
             due.keys += 1;
         }
         match self.protocol {
@@ -329,6 +329,14 @@ impl<T> Pipeline<T> {
             Protocol::Binary => {
                 binary::plain(output, opcode::QUITQ, b"", self.due.next_opaque());
             }
+        }
+    }
+
+    /// Remembers a key to compare the reply with. In meta replies with a number, the number stands for the key.
+    #[inline]
+    fn log_key(&mut self, key: &[u8]) {
+        if self.protocol != Protocol::Meta || !self.due.has_opaques {
+            self.due.push_key(key);
         }
     }
 

@@ -67,6 +67,19 @@ pub enum FailurePolicy {
     Failover,
 }
 
+impl FailurePolicy {
+    /// The breaker where this one is set, or none.
+    pub(crate) fn breaker(self, set: Option<CircuitBreaker>) -> Option<CircuitBreaker> {
+        set.or_else(|| (self != Self::Error).then(CircuitBreaker::default))
+    }
+
+    /// True if such an error of a read is no error.
+    pub(crate) fn hides(self, error: &Error) -> bool {
+        let is_away = is_failure(error) || matches!(error, Error::Ejected(_) | Error::Interrupted(_));
+        self == Self::Miss && is_away
+    }
+}
+
 /// When a server is ejected, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitBreaker {

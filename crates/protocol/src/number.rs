@@ -4,9 +4,22 @@ use crate::Sink;
 use crate::reply::SHORT_BYTES;
 
 /// Decimal digits alone, at most 22 of them.
+#[inline]
 pub fn parse_u64(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 22 {
         return None;
+    }
+    // So many digits cannot overflow.
+    if word.len() <= 19 {
+        let mut number = 0;
+        for byte in word {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            number = number * 10 + u64::from(digit);
+        }
+        return Some(number);
     }
     word.iter().try_fold(0u64, |number, byte| {
         byte.is_ascii_digit().then_some(())?;

@@ -47,6 +47,11 @@ struct Case {
     clients: &'static [&'static str],
 }
 
+/// Those of several servers, with compressed values.
+const OF_JAVA: [&str; 5] = ["larder", "larder-blocking", "spymemcached", "whalin", "libmemcached"];
+/// Those of one server.
+const OF_RUST: [&str; 5] = ["larder", "larder-blocking", "memcache", "async-memcached", "libmemcached"];
+
 const CASES: [Case; 4] = [
     Case {
         name: "small",
@@ -54,7 +59,7 @@ const CASES: [Case; 4] = [
         objects: 100_000,
         value_bytes: [768, 1280],
         keys_per_get: 100,
-        clients: &["larder", "larder-blocking", "spymemcached", "whalin", "libmemcached"],
+        clients: &OF_JAVA,
     },
     Case {
         name: "compressed",
@@ -62,7 +67,7 @@ const CASES: [Case; 4] = [
         objects: 20_000,
         value_bytes: [30_800, 30_800],
         keys_per_get: 100,
-        clients: &["larder", "larder-blocking", "spymemcached", "whalin", "libmemcached"],
+        clients: &OF_JAVA,
     },
     Case {
         name: "bulk",
@@ -70,7 +75,7 @@ const CASES: [Case; 4] = [
         objects: 100_000,
         value_bytes: [100, 100],
         keys_per_get: 100,
-        clients: &["larder", "larder-blocking", "memcache", "async-memcached", "libmemcached"],
+        clients: &OF_RUST,
     },
     Case {
         name: "single",
@@ -78,7 +83,7 @@ const CASES: [Case; 4] = [
         objects: 100_000,
         value_bytes: [100, 100],
         keys_per_get: 1,
-        clients: &["larder", "larder-blocking", "memcache", "async-memcached", "libmemcached"],
+        clients: &OF_RUST,
     },
 ];
 

@@ -264,8 +264,7 @@ impl AsyncBuilder {
 
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> AsyncClient {
-        let has_policy = self.policy != FailurePolicy::Error;
-        let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
+        let breaker = self.policy.breaker(self.breaker);
         let router = Router::new(&self.servers, self.placement, self.policy, breaker);
         let udp = self.udp.map(|mode| UdpServers::new(mode, &self.servers, &self.settings));
         let settings = Arc::new(self.settings);

@@ -1,7 +1,7 @@
 //! A connection as its users see it: a queue of requests, and whether it still serves them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -22,6 +22,8 @@ use crate::error::Interruption;
 #[derive(Debug)]
 pub(super) struct Connection {
     state: Mutex<State>,
+    /// True soon after the state has an end.
+    has_ended: AtomicBool,
     limits: Limits,
     /// Requests that may still be added.
     requests: Arc<Semaphore>,
@@ -63,6 +65,7 @@ impl Connection {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             state: Mutex::default(),
+            has_ended: AtomicBool::new(false),
             limits,
             requests: Arc::new(Semaphore::new(limits.requests)),
             request_bytes: Arc::new(Semaphore::new(limits.buffered_bytes as usize)),
@@ -81,12 +84,24 @@ impl Connection {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.state().end.is_some()
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// A place for a request, if there is one now.
+    pub(super) fn permits_now(&self, request: &Request) -> Option<Permits> {
+        let bytes = self.bytes_of(request);
+        let request = Arc::clone(&self.requests).try_acquire_owned().ok()?;
+        let bytes = Arc::clone(&self.request_bytes).try_acquire_many_owned(bytes).ok()?;
+        Some(Permits { _request: request, _bytes: bytes })
+    }
+
+    fn bytes_of(&self, request: &Request) -> u32 {
+        u32::try_from(request.bytes()).unwrap_or(u32::MAX).min(self.limits.buffered_bytes)
     }
 
     /// Waits for a place for a request. `None`: it has ended.
     pub(super) async fn permits(&self, request: &Request) -> Option<Permits> {
-        let bytes = u32::try_from(request.bytes()).unwrap_or(u32::MAX).min(self.limits.buffered_bytes);
+        let bytes = self.bytes_of(request);
         let request = Arc::clone(&self.requests).acquire_owned().await.ok()?;
         let bytes = Arc::clone(&self.request_bytes).acquire_many_owned(bytes).await.ok()?;
         Some(Permits { _request: request, _bytes: bytes })
@@ -116,9 +131,10 @@ impl Connection {
         Some(Ticket { connection, id, reply, is_done: false, deadline: None, is_drainable })
     }
 
-    /// Takes requests of about so many bytes from the queue, and at least one if there is any. The driver is woken when
-    /// there are more, or when the connection has to end: `Err`.
-    pub(super) fn take(&self, bytes: usize, driver: &Waker, calls: &mut VecDeque<Call>) -> Result<(), End> {
+    /// Takes requests of about so many bytes from the queue, and at least one if there is any and `bytes` is not 0.
+    /// Returns whether there are more. The driver is woken when some are added, or when the connection has to end:
+    /// `Err`.
+    pub(super) fn take(&self, bytes: usize, driver: &Waker, calls: &mut VecDeque<Call>) -> Result<bool, End> {
         let mut state = self.state();
         if let Some(end) = &state.end {
             return Err(end.clone());
@@ -133,7 +149,7 @@ impl Connection {
         if !state.driver.as_ref().is_some_and(|known| known.will_wake(driver)) {
             state.driver = Some(driver.clone());
         }
-        Ok(())
+        Ok(!state.queue.is_empty())
     }
 
     /// Ends it, unless it has ended for another reason, which is returned. Requests that nothing has been sent of are
@@ -141,6 +157,7 @@ impl Connection {
     pub(super) fn end(&self, end: End) -> End {
         let mut state = self.state();
         let end = state.end.get_or_insert(end).clone();
+        self.has_ended.store(true, Ordering::Release);
         let queue = std::mem::take(&mut state.queue);
         let driver = state.driver.take();
         drop(state);
@@ -180,7 +197,7 @@ fn wake(driver: Option<Waker>) {
     }
 }
 
-/// Bytes of a value that waits to be taken.
+/// Bytes of values that wait to be taken.
 #[derive(Debug)]
 pub(super) struct Credit {
     connection: Arc<Connection>,
@@ -192,16 +209,23 @@ impl Credit {
         connection.untaken_bytes.fetch_add(bytes, Ordering::SeqCst);
         Self { connection: Arc::clone(connection), bytes }
     }
+
+    /// So many of them have been taken.
+    pub(super) fn release(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let limit = self.connection.limits.buffered_bytes as usize;
+        let before = self.connection.untaken_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if before >= limit && before - bytes < limit {
+            let driver = self.connection.state().driver.take();
+            wake(driver);
+        }
+    }
 }
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        let limit = self.connection.limits.buffered_bytes as usize;
-        let before = self.connection.untaken_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        if before >= limit && before - self.bytes < limit {
-            let driver = self.connection.state().driver.take();
-            wake(driver);
-        }
+        self.release(self.bytes);
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::builder::Settings;
-use super::connection::{Call, Connection, Credit, Permits};
+use super::connection::{Call, Connection, Permits};
 use super::end::End;
 use super::reply::{Answer, Failure, Found, Reply, Sink};
 use super::socket::Socket;
@@ -60,6 +60,8 @@ struct Driver<'a> {
     /// How much was sent before this output.
     earlier_bytes: u64,
     needs_flush: bool,
+    /// Requests wait, and the tasks that are ready have had their turn to add theirs.
+    has_yielded: bool,
     /// Requests without a reply, until they are sent.
     quiet: VecDeque<Flight>,
     /// The next request comes after one without a reply, whose error could be taken for its own.
@@ -69,6 +71,8 @@ struct Driver<'a> {
     filled: usize,
     /// Of the reply at the front, as far as it has come.
     found: Option<Found>,
+    /// The same of a get of many keys: values that have not been delivered, with the positions of their keys.
+    values: Vec<(usize, Item)>,
     statistics: Statistics,
     key_failure: Option<Answer>,
 }
@@ -81,6 +85,7 @@ struct Flight {
     end: u64,
     /// It comes right after a request without a reply.
     follows_quiet: bool,
+    needs_flags: bool,
     _permits: Permits,
 }
 
@@ -96,11 +101,13 @@ impl<'a> Driver<'a> {
             sent: 0,
             earlier_bytes: 0,
             needs_flush: false,
+            has_yielded: false,
             quiet: VecDeque::new(),
             follows_quiet: false,
             input: Vec::new(),
             filled: 0,
             found: None,
+            values: Vec::new(),
             statistics: Statistics::default(),
             key_failure: None,
         }
@@ -130,12 +137,22 @@ impl<'a> Driver<'a> {
     }
 
     /// Writes the next requests to the output, once all earlier ones are sent: till then they can be withdrawn.
+    ///
+    /// The first of them wakes the driver, which lets all tasks that are ready go first: a reply readies many at once,
+    /// and their next requests are sent by one system call.
     fn fill_output(&mut self, cx: &Context<'_>) -> Result<(), End> {
-        let room = if self.sent == self.output.len() { OUTPUT_BYTES } else { 0 };
-        self.connection.take(room, cx.waker(), &mut self.calls)?;
+        let may_take = self.sent == self.output.len();
+        let room = if may_take && self.has_yielded { OUTPUT_BYTES } else { 0 };
+        let have_more = self.connection.take(room, cx.waker(), &mut self.calls)?;
         if self.calls.is_empty() {
+            if may_take && have_more {
+                self.has_yielded = true;
+                cx.waker().wake_by_ref();
+            }
             return Ok(());
         }
+        // What is left is written right after this.
+        self.has_yielded = have_more;
         self.earlier_bytes += self.sent as u64;
         self.output.clear();
         self.output.shrink_to(KEPT_BYTES_MAX);
@@ -150,7 +167,14 @@ impl<'a> Driver<'a> {
         let Call { request, sink, is_quiet, permits, .. } = call;
         let begin = self.earlier_bytes + self.output.len() as u64;
         // The codec wants the tag before it writes. The end of an answered request is not asked for.
-        let flight = Flight { sink, begin, end: begin, follows_quiet: self.follows_quiet, _permits: permits };
+        let flight = Flight {
+            sink,
+            begin,
+            end: begin,
+            follows_quiet: self.follows_quiet,
+            needs_flags: request.needs_flags(),
+            _permits: permits,
+        };
         if is_quiet {
             request.write(&mut self.pipeline, &mut self.output, None);
             let end = self.earlier_bytes + self.output.len() as u64;
@@ -215,6 +239,10 @@ impl<'a> Driver<'a> {
             return Poll::Ready(Err(End::Closed));
         }
         self.filled += bytes;
+        if self.filled == self.input.len() && self.filled < READ_BYTES_USUAL_MAX {
+            // There may be more: fewer reads take it.
+            self.input.resize((self.filled * 2).min(READ_BYTES_USUAL_MAX), 0);
+        }
         Poll::Ready(self.answer())
     }
 
@@ -230,6 +258,7 @@ impl<'a> Driver<'a> {
                 Err(violation) => result = Err(End::Violation(violation)),
             }
         }
+        self.deliver_values();
         if result.is_ok() && self.pipeline.is_empty() && !rest.is_empty() {
             // It would be taken for the beginning of the next reply.
             result = Err(End::Violation(Violation::new(ViolationKind::Unasked, rest)));
@@ -270,6 +299,9 @@ impl<'a> Driver<'a> {
             Event::Done(flight, outcome) => {
                 // A request of many keys is refused if one of them is.
                 let answer = self.key_failure.take().unwrap_or_else(|| outcome.into());
+                if let (false, Some(delivery)) = (self.values.is_empty(), &flight.sink.values) {
+                    delivery.deliver(std::mem::take(&mut self.values), self.connection);
+                }
                 return self.complete(flight, answer);
             }
         }
@@ -281,14 +313,32 @@ impl<'a> Driver<'a> {
             return Err(self.refuse_value(value.bytes.len()));
         }
         let item = Item::of(value);
-        match self.pipeline.front().and_then(|flight| flight.sink.values.as_ref()) {
-            Some(values) => {
-                let credit = Credit::new(self.connection, item.value.len() + ITEM_BYTES);
-                values.deliver(value.index, item, credit);
+        match self.pipeline.front() {
+            Some(Flight { sink: Sink { values: Some(delivery), .. }, .. }) => {
+                if self.values.is_empty() {
+                    self.values.reserve(delivery.positions.len());
+                }
+                self.values.push((value.index as usize, item));
             }
-            None => self.found = Some(Found { item, meta_flags: value.meta_flags.to_vec() }),
+            front => {
+                let needs_flags = front.is_some_and(|flight| flight.needs_flags);
+                let meta_flags = if needs_flags { value.meta_flags.to_vec() } else { Vec::new() };
+                self.found = Some(Found { item, meta_flags });
+            }
         }
         Ok(())
+    }
+
+    /// Delivers values of a get of many keys, whose other replies have not come yet. Those that are not delivered are
+    /// not settled either, so that they are asked for again.
+    fn deliver_values(&mut self) {
+        if self.values.is_empty() {
+            return;
+        }
+        let values = std::mem::take(&mut self.values);
+        if let Some(delivery) = self.pipeline.front().and_then(|flight| flight.sink.values.as_ref()) {
+            delivery.deliver(values, self.connection);
+        }
     }
 
     fn complete(&mut self, flight: Flight, answer: Answer) -> Result<(), End> {
@@ -322,6 +372,7 @@ impl<'a> Driver<'a> {
 
     /// A value is too large for its request, and ends the connection for all.
     fn refuse_value(&mut self, value_bytes: usize) -> End {
+        self.deliver_values();
         let sent_bytes = self.sent_bytes();
         let end = End::Interrupted(Interruption::ValueTooLarge);
         for (index, flight) in self.pipeline.reset().enumerate() {
@@ -360,11 +411,11 @@ impl Flight {
 const OUTPUT_BYTES: usize = 64 << 10;
 /// Buffer space for a read.
 const READ_BYTES: usize = 16 << 10;
+/// Buffer space for a read where the one before has filled it.
+const READ_BYTES_USUAL_MAX: usize = 64 << 10;
 /// Buffer space for a read of a large value.
 const READ_BYTES_MAX: usize = 1 << 20;
 /// A buffer that has become larger than this is freed.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 /// The line or header before a value, and its end.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// What a value takes besides its bytes.
-const ITEM_BYTES: usize = 128;

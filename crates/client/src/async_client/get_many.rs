@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::{error, fmt};
+use std::{error, fmt, vec};
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt, iter};
 use tokio::sync::mpsc;
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::attempts::Attempts;
 use super::connection::Credit;
-use super::key::WireKey;
+use super::key::{WireKey, written};
 use super::observer::Observation;
 use super::request::Request;
-use super::share::{Delivery, Share};
+use super::share::{Delivery, Share, room_of};
 use super::topology::Topology;
 use super::{Answer, AsyncClient, Reply};
 use crate::client::Item;
@@ -34,15 +34,22 @@ pub struct GetMany {
     /// One for each server: asks for its keys.
     servers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
+    /// Values that have arrived together, and the room that they take until they are taken.
+    values: Option<(Values, Credit)>,
     keys: usize,
     observation: Option<Box<Observation>>,
 }
 
+/// Values with the positions of their keys.
+type Values = vec::IntoIter<(usize, Item)>;
+
 /// What has come of some keys.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// The position of a key, its value, and the room that it takes until it is taken.
-    Value(usize, Item, Option<Credit>),
+    /// Values, and the room that they take until they are taken.
+    Values(Values, Credit),
+    /// The value of a key that was asked for alone, and the position of the key.
+    Value(usize, Item),
     Failure(BulkFailure),
 }
 
@@ -100,15 +107,19 @@ impl AsyncClient {
         if self.shared.settings.replication.is_some() || self.shared.udp.is_some() {
             return self.get_replicas(keys, with_cas, deadline);
         }
-        let mut shares = Shares::default();
+        topology.probe();
+        let keys = keys.into_iter();
+        let mut shares = Shares::new(keys.size_hint().0 / topology.pools.len().max(1));
         let mut ejected: HashMap<Address, Vec<usize>> = HashMap::new();
         let mut count = 0;
-        for (place, key) in keys.into_iter().enumerate() {
+        let mut attempts = Attempts::new(0, true);
+        for (place, key) in keys.enumerate() {
             count = place + 1;
-            let mut attempts = Attempts::new(0, true);
-            let key = self.key(key.as_ref());
-            match key.and_then(|key| Ok((topology.route(&key.original(), &mut attempts)?, key))) {
-                Ok((server, key)) => shares.push(server, key, place),
+            let key = key.as_ref();
+            let routed = written(key, self.protocol())
+                .and_then(|written| Ok((topology.route_now(key, &mut attempts)?, written)));
+            match routed {
+                Ok((server, (key, is_base64))) => shares.push(server, &key, is_base64, place),
                 Err(error) if topology.hides(&error) => {}
                 Err(Error::Ejected(address)) => ejected.entry(address).or_default().push(place),
                 Err(error) => {
@@ -122,17 +133,24 @@ impl AsyncClient {
             let _ = sender.send(Arrival::Failure(BulkFailure { places, address: Some(address), error }));
         }
         let servers = FuturesUnordered::new();
-        for (server, shares) in shares.0 {
+        for (server, mut shares) in shares.by_server() {
             let (client, topology, arrivals) = (self.clone(), Arc::clone(&topology), sender.clone());
             let bulk = Bulk { client, topology, with_cas, deadline, arrivals };
-            let retries = self.shared.settings.retries;
-            servers.push(Box::pin(async move {
-                let ask = |share| bulk.ask_share(server, share, Attempts::new(retries, true));
-                let mut asked = iter(shares.into_iter().flatten()).map(ask).buffer_unordered(SHARES_AT_ONCE);
-                while let Some(()) = asked.next().await {}
-            }) as Pin<Box<dyn Future<Output = ()> + Send>>);
+            let attempts = Attempts::new(self.shared.settings.retries, true);
+            let asked: Pin<Box<dyn Future<Output = ()> + Send>> = match shares.pop() {
+                Some(only) if shares.is_empty() => {
+                    Box::pin(async move { bulk.ask_share(server, only, attempts).await })
+                }
+                last => Box::pin(async move {
+                    let ask = |share| bulk.ask_share(server, share, attempts.continued());
+                    let shares = iter(shares.into_iter().chain(last));
+                    let mut asked = shares.map(ask).buffer_unordered(SHARES_AT_ONCE);
+                    while let Some(()) = asked.next().await {}
+                }),
+            };
+            servers.push(asked);
         }
-        GetMany { servers, arrivals, keys: count, observation: None }
+        GetMany { servers, arrivals, values: None, keys: count, observation: None }
     }
 
     /// Each key by itself, at all its places, or over UDP.
@@ -153,25 +171,44 @@ impl AsyncClient {
         };
         let servers: FuturesUnordered<_> =
             [Box::pin(asked) as Pin<Box<dyn Future<Output = ()> + Send>>].into_iter().collect();
-        GetMany { servers, arrivals: receiver, keys: count, observation: None }
+        GetMany { servers, arrivals: receiver, values: None, keys: count, observation: None }
     }
 }
 
 /// Keys by server, and by how they are written.
-#[derive(Default)]
-struct Shares(HashMap<usize, [Vec<Share>; 2]>);
+struct Shares {
+    by_server: Vec<[Vec<Share>; 2]>,
+    /// About so many keys there will be of each server.
+    keys: usize,
+}
 
 impl Shares {
-    fn push(&mut self, server: usize, key: WireKey, place: usize) {
-        let shares = &mut self.0.entry(server).or_default()[usize::from(key.is_base64)];
+    fn new(keys: usize) -> Self {
+        Self { by_server: Vec::new(), keys: keys.clamp(1, SHARE_KEYS) }
+    }
+
+    fn push(&mut self, server: usize, key: &[u8], is_base64: bool, place: usize) {
+        if self.by_server.len() <= server {
+            self.by_server.resize_with(server + 1, Default::default);
+        }
+        let shares = &mut self.by_server[server][usize::from(is_base64)];
         match shares.last_mut().filter(|share| share.len() < SHARE_KEYS) {
             Some(share) => share.push(key, place),
             None => {
-                let mut share = Share::new(key.is_base64);
+                let mut share = Share::new(is_base64, self.keys, key.len());
                 share.push(key, place);
                 shares.push(share);
             }
         }
+    }
+
+    /// Those of the servers that have keys.
+    fn by_server(self) -> impl Iterator<Item = (usize, Vec<Share>)> {
+        let shares = self.by_server.into_iter().map(|[mut plain, mut base64]| {
+            plain.append(&mut base64);
+            plain
+        });
+        shares.enumerate().filter(|(_, shares)| !shares.is_empty())
     }
 }
 
@@ -214,9 +251,9 @@ impl Bulk {
     async fn ask_old_servers(&self, share: &Share) {
         let Some(warm_up) = &self.topology.warm_up else { return };
         let is_moved =
-            |(key, _): &(&WireKey, usize)| warm_up.old_server_of(&key.original(), &self.topology).is_some();
+            |(key, _): &(WireKey, usize)| warm_up.old_server_of(&key.original(), &self.topology).is_some();
         let moved: Vec<_> = share.give_up().into_iter().filter(is_moved).collect();
-        let ask = |(key, place): (&WireKey, usize)| self.ask_key(Ok(key.clone()), place);
+        let ask = |(key, place)| self.ask_key(Ok(key), place);
         let mut asked = iter(moved).map(ask).buffer_unordered(SHARE_KEYS);
         while let Some(()) = asked.next().await {}
     }
@@ -230,7 +267,7 @@ impl Bulk {
             self.client.ask_until(self.deadline, &original, get, false).await
         };
         let arrival = match asked.await {
-            Ok(Reply { found: Some(found), .. }) => Arrival::Value(place, found.item, None),
+            Ok(Reply { found: Some(found), .. }) => Arrival::Value(place, found.item),
             Ok(_) => return,
             Err(error) => Arrival::Failure(BulkFailure { places: vec![place], address: None, error }),
         };
@@ -244,18 +281,17 @@ impl Bulk {
         attempts: &Attempts,
         failed: &mut Vec<usize>,
     ) -> Vec<(usize, Share, Attempts)> {
-        let mut shares = Shares::default();
+        let mut shares = Shares::new(1);
         for (key, place) in share.give_up() {
             let mut next = attempts.continued();
             match self.topology.route(&key.original(), &mut next) {
-                Ok(server) => shares.push(server, key.clone(), place),
+                Ok(server) => shares.push(server, &key.bytes, key.is_base64, place),
                 Err(_) => failed.push(place),
             }
         }
         let shares = shares
-            .0
-            .into_iter()
-            .flat_map(|(server, shares)| shares.into_iter().flatten().map(move |share| (server, share)));
+            .by_server()
+            .flat_map(|(server, shares)| shares.into_iter().map(move |share| (server, share)));
         shares.map(|(server, share)| (server, share, attempts.continued())).collect()
     }
 
@@ -302,7 +338,21 @@ impl GetMany {
 
     /// The next value, with the position of its key, or the next failure. `None`: there are no more.
     pub async fn next(&mut self) -> Option<Result<(usize, Item), BulkFailure>> {
-        StreamExt::next(self).await
+        match self.next_value() {
+            Some(value) => Some(Ok(value)),
+            None => StreamExt::next(self).await,
+        }
+    }
+
+    /// The next of the values that are here.
+    fn next_value(&mut self) -> Option<(usize, Item)> {
+        let (values, credit) = self.values.as_mut()?;
+        let Some(value) = values.next() else {
+            self.values = None;
+            return None;
+        };
+        credit.release(room_of(&value.1));
+        Some(value)
     }
 
     /// Waits for all of them.
@@ -324,12 +374,19 @@ impl Stream for GetMany {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
+            if let Some(value) = self.next_value() {
+                return Poll::Ready(Some(Ok(value)));
+            }
             let arrival = self.arrivals.poll_recv(cx);
             if let (Some(observation), Poll::Ready(arrival)) = (&mut self.observation, &arrival) {
                 observation.arrived(arrival.as_ref());
             }
             match arrival {
-                Poll::Ready(Some(Arrival::Value(place, item, _credit))) => {
+                Poll::Ready(Some(Arrival::Values(values, credit))) => {
+                    self.values = Some((values, credit));
+                    continue;
+                }
+                Poll::Ready(Some(Arrival::Value(place, item))) => {
                     return Poll::Ready(Some(Ok((place, item))));
                 }
                 Poll::Ready(Some(Arrival::Failure(failure))) => return Poll::Ready(Some(Err(failure))),
@@ -368,8 +425,8 @@ impl error::Error for BulkFailure {
     }
 }
 
-/// Keys of one request: at most 16 KiB of them.
-const SHARE_KEYS: usize = 64;
+/// Keys of one request: at most 32 KiB of them.
+const SHARE_KEYS: usize = 128;
 /// Requests of one get of many keys that are under way to one server, so that others have their turn.
 const SHARES_AT_ONCE: usize = 16;
 /// Keys that are asked for one by one at a time.

@@ -20,17 +20,10 @@ pub(super) struct WireKey {
 }
 
 impl WireKey {
-    /// Keys with spaces and control characters exist in the binary protocol, and in base64 in the meta protocol, where
-    /// they have at most 186 bytes: what fits into a key of base64.
+    /// See [`written`].
     pub(super) fn new(key: &[u8], protocol: Protocol) -> Result<Self, Error> {
-        let is_binary_protocol = protocol == Protocol::Binary;
-        if is_word(key) || (is_binary_protocol && (1..=KEY_BYTES_MAX).contains(&key.len())) {
-            return Ok(Self { bytes: key.into(), is_base64: false });
-        }
-        if protocol == Protocol::Meta && (1..=BASE64_KEY_BYTES_MAX).contains(&key.len()) {
-            return Ok(Self { bytes: STANDARD.encode(key).into_bytes().into(), is_base64: true });
-        }
-        Err(Error::InvalidKey)
+        let (bytes, is_base64) = written(key, protocol)?;
+        Ok(Self { bytes: bytes.into(), is_base64 })
     }
 
     /// The key itself.
@@ -48,6 +41,20 @@ impl WireKey {
     }
 }
 
+/// A valid key as a protocol writes it, and whether that is base64. Keys with spaces and control characters exist in
+/// the binary protocol, and in base64 in the meta protocol, where they have at most 186 bytes: what fits into a key of
+/// base64.
+pub(super) fn written(key: &[u8], protocol: Protocol) -> Result<(Cow<'_, [u8]>, bool), Error> {
+    let is_binary_protocol = protocol == Protocol::Binary;
+    if is_word(key) || (is_binary_protocol && (1..=KEY_BYTES_MAX).contains(&key.len())) {
+        return Ok((Cow::Borrowed(key), false));
+    }
+    if protocol == Protocol::Meta && (1..=BASE64_KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok((Cow::Owned(STANDARD.encode(key).into_bytes()), true));
+    }
+    Err(Error::InvalidKey)
+}
+
 /// Four characters for three bytes, padded.
 const BASE64_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 
@@ -56,8 +63,8 @@ mod tests {
     use super::*;
 
     fn written(key: &[u8], protocol: Protocol) -> Option<(String, bool)> {
-        let key = WireKey::new(key, protocol).ok()?;
-        Some((String::from_utf8_lossy(&key.bytes).into_owned(), key.is_base64))
+        let (bytes, is_base64) = super::written(key, protocol).ok()?;
+        Some((String::from_utf8_lossy(&bytes).into_owned(), is_base64))
     }
 
     #[test]

@@ -288,6 +288,7 @@ impl Observation {
     /// What has come of many keys. `None`: all has.
     pub(super) fn arrived(&mut self, arrival: Option<&Arrival>) {
         match arrival {
+            Some(Arrival::Values(values, _)) => self.hits += values.len(),
             Some(Arrival::Value(..)) => self.hits += 1,
             Some(Arrival::Failure(failure)) => {
                 self.failure = Some(error_type(&failure.error));

@@ -37,8 +37,12 @@ impl Pool {
     ) -> Result<Reply, Failure> {
         let unsent = |error| Failure { error, was_sent: false };
         let connection = self.connection();
-        let permits = timeout_at(deadline, connection.permits(request)).await;
-        let permits = permits.map_err(|_| unsent(Error::Timeout))?;
+        let permits = match connection.permits_now(request) {
+            Some(permits) => Some(permits),
+            None => {
+                timeout_at(deadline, connection.permits(request)).await.map_err(|_| unsent(Error::Timeout))?
+            }
+        };
         let ticket =
             permits.and_then(|permits| connection.submit(Arc::clone(request), is_quiet, values, permits));
         ticket.ok_or_else(|| unsent(connection.end_error()))?.wait(deadline).await

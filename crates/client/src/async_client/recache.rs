@@ -108,6 +108,11 @@ pub(super) fn secs(time: Duration) -> i64 {
 }
 
 impl MetaItem {
+    /// True if it can be stored elsewhere as it is: nobody is to make it anew, and it lives on.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.is_stale && !self.has_won && !self.is_taken && self.ttl != Some(Duration::ZERO)
+    }
+
     pub(super) fn new(item: Item, flags: &[u8]) -> Self {
         let mut this = Self { item, is_stale: false, has_won: false, is_taken: false, ttl: None };
         for flag in flags.split(|byte| *byte == b' ') {

@@ -173,7 +173,7 @@ impl Topology {
     ) -> Option<()> {
         let found = copy.reply.found.as_ref()?;
         let item = MetaItem::new(found.item.clone(), &found.meta_flags);
-        if item.is_stale || item.has_won || item.is_taken || item.ttl.is_some_and(|ttl| ttl.is_zero()) {
+        if !item.is_whole() {
             return None;
         }
         let cas = item.item.cas;

@@ -96,6 +96,11 @@ impl Request {
         }
     }
 
+    /// True if the flags of the reply say more than the item.
+    pub(super) fn needs_flags(&self) -> bool {
+        matches!(self, Self::Get { recache: Some(_), .. })
+    }
+
     /// A get that tells CAS value and time to live as well.
     pub(super) fn with_ttl(self) -> Self {
         match self {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc;
 
-use super::connection::Credit;
+use super::connection::{Connection, Credit};
 use super::get_many::Arrival;
 use super::key::WireKey;
 use crate::client::Item;
@@ -13,13 +13,16 @@ use crate::client::Item;
 /// Keys that one server is asked for together. All are written in the same way.
 #[derive(Debug)]
 pub(super) struct Share {
+    /// As written, one after the other.
+    bytes: Vec<u8>,
     keys: Vec<SharedKey>,
     pub is_base64: bool,
 }
 
 #[derive(Debug)]
 struct SharedKey {
-    key: WireKey,
+    /// Where it ends in the bytes.
+    end: usize,
     /// Its position among all keys.
     place: usize,
     /// Its value has been delivered, or it has been told as failed: exactly one of these happens, even if the driver of
@@ -28,12 +31,15 @@ struct SharedKey {
 }
 
 impl Share {
-    pub(super) fn new(is_base64: bool) -> Self {
-        Self { keys: Vec::new(), is_base64 }
+    /// For about so many keys, of about so many bytes.
+    pub(super) fn new(is_base64: bool, keys: usize, key_bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(keys * key_bytes), keys: Vec::with_capacity(keys), is_base64 }
     }
 
-    pub(super) fn push(&mut self, key: WireKey, place: usize) {
-        self.keys.push(SharedKey { key, place, is_settled: AtomicBool::new(false) });
+    /// Adds a key as it is written.
+    pub(super) fn push(&mut self, key: &[u8], place: usize) {
+        self.bytes.extend_from_slice(key);
+        self.keys.push(SharedKey { end: self.bytes.len(), place, is_settled: AtomicBool::new(false) });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -43,17 +49,25 @@ impl Share {
     /// Positions, in this share, of the keys whose values have not been delivered.
     pub(super) fn undelivered(&self) -> Arc<[usize]> {
         let is_open = |position: &usize| !self.keys[*position].is_settled.load(Ordering::Relaxed);
-        (0..self.keys.len()).filter(is_open).collect()
+        let mut open = Vec::with_capacity(self.keys.len());
+        open.extend((0..self.keys.len()).filter(is_open));
+        open.into()
     }
 
     /// Gives up all others, and returns them with their positions among all keys.
-    pub(super) fn give_up(&self) -> Vec<(&WireKey, usize)> {
-        self.keys.iter().filter(|key| key.settle()).map(|key| (&key.key, key.place)).collect()
+    pub(super) fn give_up(&self) -> Vec<(WireKey, usize)> {
+        let settled = self.keys.iter().enumerate().filter(|(_, key)| key.settle());
+        settled.map(|(position, key)| (self.wire_key(position), key.place)).collect()
     }
 
-    /// The key at this position.
+    /// The key at this position, as written.
     pub(super) fn key(&self, position: usize) -> &[u8] {
-        &self.keys[position].key.bytes
+        let start = position.checked_sub(1).map_or(0, |before| self.keys[before].end);
+        &self.bytes[start..self.keys[position].end]
+    }
+
+    fn wire_key(&self, position: usize) -> WireKey {
+        WireKey { bytes: self.key(position).into(), is_base64: self.is_base64 }
     }
 }
 
@@ -74,12 +88,28 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Passes the value of a key on. Whoever waited for it may be gone.
-    pub(super) fn deliver(&self, index: u32, item: Item, credit: Credit) {
-        let Some(&position) = self.positions.get(index as usize) else { return };
-        let Some(key) = self.share.keys.get(position) else { return };
-        if key.settle() {
-            let _ = self.arrivals.send(Arrival::Value(key.place, item, Some(credit)));
+    /// Passes values on, each with the position of its key in the request. Whoever waited for them may be gone.
+    pub(super) fn deliver(&self, values: Vec<(usize, Item)>, connection: &Arc<Connection>) {
+        let mut bytes = 0;
+        let settle = |(index, item): (usize, Item)| {
+            let key = self.positions.get(index).and_then(|position| self.share.keys.get(*position))?;
+            key.settle().then(|| {
+                bytes += room_of(&item);
+                (key.place, item)
+            })
+        };
+        let values: Vec<_> = values.into_iter().filter_map(settle).collect();
+        if !values.is_empty() {
+            let credit = Credit::new(connection, bytes);
+            let _ = self.arrivals.send(Arrival::Values(values.into_iter(), credit));
         }
     }
 }
+
+/// What an item takes until it is taken.
+pub(super) fn room_of(item: &Item) -> usize {
+    item.value.len() + ITEM_BYTES
+}
+
+/// What a value takes besides its bytes.
+const ITEM_BYTES: usize = 128;

@@ -119,6 +119,11 @@ impl Topology {
     /// The server that a key's next attempt goes to.
     pub(super) fn route(self: &Arc<Self>, key: &[u8], attempts: &mut Attempts) -> Result<usize, Error> {
         self.probe();
+        self.route_now(key, attempts)
+    }
+
+    /// [`Topology::route`], without a look for probes that are due.
+    pub(super) fn route_now(&self, key: &[u8], attempts: &mut Attempts) -> Result<usize, Error> {
         match self.router.route(key, &attempts.failed) {
             Route::Server(server) => Ok(server),
             // What came of the last one says more.
@@ -143,13 +148,7 @@ impl Topology {
             observer::asked(&self.pools[server].address);
         }
         let asked = self.pools[server].ask(request, is_quiet, values, deadline).await;
-        match &asked {
-            Ok(_) => self.router.succeeded(server),
-            Err(Failure { error, .. }) if is_failure(error) => {
-                self.router.failed(server, Instant::now().into_std());
-            }
-            Err(_) => {}
-        }
+        self.router.told(server, asked.as_ref().map(|_| ()).map_err(|failure| &failure.error));
         asked
     }
 
@@ -171,8 +170,7 @@ impl Topology {
 
     /// True if such an error of a read is no error.
     pub(super) fn hides(&self, error: &Error) -> bool {
-        let is_away = is_failure(error) || matches!(error, Error::Ejected(_) | Error::Interrupted(_));
-        self.router.policy() == FailurePolicy::Miss && is_away
+        self.router.policy().hides(error)
     }
 
     /// Finds out whether servers are back, aside from the requests.

@@ -234,8 +234,7 @@ impl WarmUp {
         let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: ttl };
         let found = self.ask_old(old, get, deadline).await?.found?;
         let item = MetaItem::new(found.item, &found.meta_flags);
-        let is_whole = !item.is_stale && !item.has_won && !item.is_taken;
-        (is_whole && item.ttl != Some(Duration::ZERO)).then_some(item)
+        item.is_whole().then_some(item)
     }
 }
 

@@ -124,8 +124,7 @@ impl Builder {
 
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> Client {
-        let has_policy = self.policy != FailurePolicy::Error;
-        let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
+        let breaker = self.policy.breaker(self.breaker);
         Client {
             router: Router::new(&self.servers, self.placement, self.policy, breaker),
             nodes: self.servers.into_iter().map(|server| Node { server, idle: None }).collect(),

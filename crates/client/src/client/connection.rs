@@ -13,8 +13,9 @@ pub(super) struct Connection {
     stream: Stream,
     pipeline: Pipeline<()>,
     output: Vec<u8>,
-    /// Incomplete replies.
+    /// Incomplete replies, up to `filled`.
     input: Vec<u8>,
+    filled: usize,
     /// For a request and its reply.
     timeout: Option<Duration>,
     deadline: Option<Instant>,
@@ -40,6 +41,7 @@ impl Connection {
             pipeline: Pipeline::new(settings.protocol),
             output: Vec::new(),
             input: Vec::new(),
+            filled: 0,
             timeout,
             deadline: None,
             has_read: false,
@@ -79,32 +81,42 @@ impl Connection {
     pub(super) fn receive(&mut self, mut take: impl FnMut(Event<'_, ()>)) -> Result<(), Error> {
         while !self.pipeline.is_empty() {
             self.read()?;
-            let mut rest = &self.input[..];
+            let mut rest = &self.input[..self.filled];
             while let Some(event) = self.pipeline.receive(&mut rest)? {
                 take(event);
             }
-            let taken = self.input.len() - rest.len();
-            self.input.drain(..taken);
+            let left = rest.len();
+            self.input.copy_within(self.filled - left..self.filled, 0);
+            self.filled = left;
         }
-        self.input.shrink_to(KEPT_BYTES_MAX);
+        if self.input.len() > KEPT_BYTES_MAX {
+            self.input.truncate(self.filled.max(READ_BYTES));
+            self.input.shrink_to(KEPT_BYTES_MAX);
+        }
         Ok(())
     }
 
     /// Reads until there are enough bytes to continue.
     fn read(&mut self) -> Result<(), Error> {
-        let needed = self.pipeline.needed_bytes().max(self.input.len() + 1);
-        while self.input.len() < needed {
+        let needed = self.pipeline.needed_bytes().max(self.filled + 1);
+        while self.filled < needed {
             self.hurry()?;
-            let start = self.input.len();
             // The rest of a large value, but not all at once: the server has only announced it.
-            let room = (needed - start).clamp(READ_BYTES, READ_BYTES_MAX);
-            self.input.resize(start + room, 0);
-            let read = self.stream.read(&mut self.input[start..]);
-            self.input.truncate(start + read.as_ref().map_or(0, |bytes| *bytes));
-            if read.map_err(Error::of_io)? == 0 {
+            let room = (needed - self.filled).clamp(READ_BYTES, READ_BYTES_MAX);
+            // What is there already need not be set to 0 again.
+            if self.input.len() < self.filled + room {
+                self.input.resize(self.filled + room, 0);
+            }
+            let read = self.stream.read(&mut self.input[self.filled..]).map_err(Error::of_io)?;
+            if read == 0 {
                 return Err(Error::Closed);
             }
+            self.filled += read;
             self.has_read = true;
+            if self.filled == self.input.len() && self.filled < KEPT_BYTES_MAX {
+                // There may be more: fewer reads take it.
+                self.input.resize((self.filled * 2).min(KEPT_BYTES_MAX), 0);
+            }
         }
         Ok(())
     }

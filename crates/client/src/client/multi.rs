@@ -101,8 +101,9 @@ impl Client {
     fn share_out<K: AsRef<[u8]>>(&mut self, keys: &[K], result: &mut MultiGet) -> Vec<Share> {
         let mut shares: Vec<_> =
             (0..self.nodes.len()).map(|node| Share { node, places: Vec::new(), asked: 0 }).collect();
+        self.probe();
         for (place, key) in keys.iter().enumerate() {
-            match self.node_of(key.as_ref(), &[]) {
+            match self.node_now(key.as_ref(), &[]) {
                 Ok(node) => shares[node].places.push(place),
                 Err(error) if self.hides(&error) => {}
                 Err(error) => result.failures.push((None, error)),

@@ -41,8 +41,13 @@ impl Client {
 
     /// The server that is to be asked for a key, which is checked first, after these have failed.
     pub(super) fn node_of(&mut self, key: &[u8], failed: &[usize]) -> Result<usize, Error> {
-        self.check(key)?;
         self.probe();
+        self.node_now(key, failed)
+    }
+
+    /// [`Client::node_of`], without a look for probes that are due.
+    pub(super) fn node_now(&self, key: &[u8], failed: &[usize]) -> Result<usize, Error> {
+        self.check(key)?;
         match self.router.route(key, failed) {
             Route::Server(node) => Ok(node),
             Route::Ejected(node) => Err(Error::Ejected(self.nodes[node].server.address.clone())),
@@ -52,18 +57,13 @@ impl Client {
 
     /// Notes how a request went.
     pub(super) fn noted<T>(&self, node: usize, asked: Result<T, Error>) -> Result<T, Error> {
-        match &asked {
-            Ok(_) => self.router.succeeded(node),
-            Err(error) if is_failure(error) => self.router.failed(node, Instant::now()),
-            Err(_) => {}
-        }
+        self.router.told(node, asked.as_ref().map(|_| ()));
         asked
     }
 
     /// True if such an error of a read is no error.
     pub(super) fn hides(&self, error: &Error) -> bool {
-        let is_away = is_failure(error) || matches!(error, Error::Ejected(_));
-        self.router.policy() == FailurePolicy::Miss && is_away
+        self.router.policy().hides(error)
     }
 
     pub(super) fn may_move(&self, error: &Error, is_read: bool) -> bool {
@@ -72,7 +72,7 @@ impl Client {
     }
 
     /// Finds out whether servers are back.
-    fn probe(&mut self) {
+    pub(super) fn probe(&mut self) {
         while let Some(node) = self.router.claim_probe(Instant::now()) {
             let asked = self.connection(node).and_then(|mut connection| {
                 connection.send(|pipeline, output| pipeline.version(output, ()))?;

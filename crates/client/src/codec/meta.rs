@@ -8,7 +8,7 @@ use larder_protocol::key::{KEY_BYTES_MAX, Key};
 use larder_protocol::number::parse_u64;
 
 use super::due::{Due, Kind, Queue};
-use super::text::{self, Line, number, parse_value_bytes, split_word, word};
+use super::text::{self, Line, number, parse_value_bytes, split_short, split_word, word};
 use super::{
     Arith, Delete, ErrorKind, ErrorReply, Event, Get, Mode, Outcome, Store, Touch, Value, Violation,
     ViolationKind,
@@ -28,6 +28,17 @@ pub(super) enum Answer {
 /// `mg <key> v f [c] [T<exptime>] [O<number>] <flags>*`
 #[inline]
 pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], answer: Answer) {
+    if let (Answer::Numbered(number), None, b"") = (answer, get.exptime, get.meta_flags) {
+        // What a get of many keys has, without a look for flags of the caller.
+        let mut digits = itoa::Buffer::new();
+        output.reserve(text::LINE_BYTES_USUAL + key.len());
+        output.extend_from_slice(b"mg ");
+        output.extend_from_slice(key);
+        output.extend_from_slice(if get.with_cas { b" v f c O" } else { b" v f O" });
+        output.extend_from_slice(digits.format(number).as_bytes());
+        output.extend_from_slice(b"\r\n");
+        return;
+    }
     let mut flags = begin_get(output, get, key);
     flags.set_answer(answer);
     flags.end();
@@ -193,13 +204,15 @@ pub(super) fn receive<'i, T>(
     let Some(&mut Due { kind, keys, keys_left, .. }) = due.front() else {
         return wrong(ViolationKind::Unasked);
     };
-    let (code, rest) = split_word(line.text);
-    if !has_awaited_opaque(due, code, rest) {
+    let (code, rest) = split_short(line.text);
+    let (size, flags) = if code == b"VA" { split_short(rest) } else { (&rest[..0], rest) };
+    let flags = ReplyFlags::of(code, flags);
+    if due.has_opaques && !has_awaited_opaque(due, code, &flags) {
         return wrong(ViolationKind::WrongOpaque);
     }
     let outcome = match (kind, code) {
         (Kind::Get | Kind::MultiGet, b"VA") if keys_left > 0 => {
-            return value(due, input, &line, rest);
+            return value(due, input, &line, size, &flags);
         }
         (Kind::Get, b"EN") => due.found(),
         (Kind::MultiGet, b"MN") if !due.has_opaques || keys == 0 => due.found(),
@@ -209,16 +222,14 @@ pub(super) fn receive<'i, T>(
             return Ok(due.end_multi_get());
         }
         (Kind::Arith, b"VA") => {
-            let Some(value_bytes) = parse_value_bytes(split_word(rest).0) else {
+            let Some(value_bytes) = parse_value_bytes(size) else {
                 return wrong(ViolationKind::Malformed);
             };
             let Some(number) = line.block(due, input, value_bytes)? else { return Ok(None) };
             let Some(number) = parse_u64(number) else { return wrong(ViolationKind::Malformed) };
             return Ok(due.done(Outcome::Number(number)));
         }
-        (Kind::Store { .. }, b"HD") => {
-            Some(Outcome::Stored { cas: argument_of(rest, b'c').and_then(parse_u64) })
-        }
+        (Kind::Store { .. }, b"HD") => Some(Outcome::Stored { cas: flags.cas.and_then(parse_u64) }),
         (Kind::Delete, b"HD") => Some(Outcome::Deleted),
         (Kind::Touch, b"HD") => Some(Outcome::Touched),
         (Kind::Touch, b"EN") => Some(Outcome::NotFound),
@@ -245,23 +256,23 @@ pub(super) fn receive<'i, T>(
     })
 }
 
-/// `VA <size> <flags>*`, where `rest` is the line after the first word, and the value.
+/// `VA <size> <flags>*`, and the value.
 #[inline]
 fn value<'i, T>(
     due: &mut Queue<T>,
     input: &mut &'i [u8],
     line: &Line<'i>,
-    rest: &'i [u8],
+    size: &[u8],
+    flags: &ReplyFlags<'i>,
 ) -> Result<Option<Event<'i, T>>, Violation> {
     let wrong = |kind| Err(Violation::new(kind, line.text));
-    let (size, meta_flags) = split_word(rest);
     let Some(value_bytes) = parse_value_bytes(size) else { return wrong(ViolationKind::Malformed) };
     let Some(bytes) = line.block(due, input, value_bytes)? else { return Ok(None) };
     let Some(&mut Due { kind, .. }) = due.front() else { return wrong(ViolationKind::Unasked) };
     if due.has_opaques {
         due.pass_key();
         due.is_answered = due.front().is_some_and(|front| front.keys_left == 0);
-    } else if find_key(due, kind, meta_flags) {
+    } else if find_key(due, kind, flags) {
         due.is_answered = kind == Kind::Get;
     } else {
         return wrong(ViolationKind::WrongKey);
@@ -269,38 +280,78 @@ fn value<'i, T>(
     Ok(Some(Event::Value(Value {
         index: due.key_index(),
         bytes,
-        client_flags: argument_of(meta_flags, b'f').and_then(parse_u64).unwrap_or(0) as u32,
-        cas: argument_of(meta_flags, b'c').and_then(parse_u64),
-        meta_flags,
+        client_flags: flags.client_flags.and_then(parse_u64).unwrap_or(0) as u32,
+        cas: flags.cas.and_then(parse_u64),
+        meta_flags: flags.all,
     })))
 }
 
 /// With opaques: whether this line has the number of the request at the front, or may be without one.
-fn has_awaited_opaque<T>(due: &mut Queue<T>, code: &[u8], rest: &[u8]) -> bool {
-    if !due.has_opaques {
-        return true;
-    }
+#[inline]
+fn has_awaited_opaque<T>(due: &mut Queue<T>, code: &[u8], flags: &ReplyFlags<'_>) -> bool {
     match (due.front().map(|front| front.kind), code) {
         (Some(Kind::Version | Kind::Flush | Kind::Stats | Kind::Login | Kind::Noop), _) => return true,
-        (_, b"VA" | b"HD" | b"EN" | b"NS" | b"EX" | b"NF") => {}
+        (_, code) if is_numbered(code) => {}
         _ => return true,
     }
-    let flags = if code == b"VA" { split_word(rest).1 } else { rest };
-    let opaque = argument_of(flags, b'O').and_then(parse_u64);
+    let opaque = flags.opaque.and_then(parse_u64);
     opaque.is_some() && opaque == due.awaited_opaque().map(u64::from)
+}
+
+/// The flags of a reply that matter, from one pass over them. Of a flag that comes twice the first counts.
+#[derive(Default)]
+struct ReplyFlags<'i> {
+    all: &'i [u8],
+    client_flags: Option<&'i [u8]>,
+    cas: Option<&'i [u8]>,
+    opaque: Option<&'i [u8]>,
+    key: Option<&'i [u8]>,
+    is_base64: bool,
+}
+
+impl<'i> ReplyFlags<'i> {
+    /// `flags` are what follows the code of the reply, and its size. None are in lines without a number.
+    #[inline]
+    fn of(code: &[u8], flags: &'i [u8]) -> Self {
+        let mut this = Self { all: flags, ..Self::default() };
+        if !is_numbered(code) {
+            return this;
+        }
+        let mut rest = flags;
+        while let Some(letter) = rest.first() {
+            let (flag, after) = split_short(rest);
+            let argument = flag.get(1..).unwrap_or_default();
+            match letter {
+                b'f' => drop(this.client_flags.get_or_insert(argument)),
+                b'c' => drop(this.cas.get_or_insert(argument)),
+                b'O' => drop(this.opaque.get_or_insert(argument)),
+                b'k' => drop(this.key.get_or_insert(argument)),
+                b'b' => this.is_base64 = true,
+                _ => {}
+            }
+            rest = after;
+        }
+        this
+    }
+}
+
+/// True of codes whose lines have flags, and so the number of their request.
+#[inline]
+fn is_numbered(code: &[u8]) -> bool {
+    matches!(code, b"VA" | b"HD" | b"EN" | b"NS" | b"EX" | b"NF")
 }
 
 /// Finds the key of a reply: the one in the reply, or, for a single get, the requested one.
 #[inline]
-fn find_key<T>(due: &mut Queue<T>, kind: Kind, flags: &[u8]) -> bool {
-    match argument_of(flags, b'k') {
+fn find_key<T>(due: &mut Queue<T>, kind: Kind, flags: &ReplyFlags<'_>) -> bool {
+    match flags.key {
         None if kind == Kind::Get => {
             due.pass_key();
             true
         }
         None => false,
         // Stored with a base64 key, and returned so to every client.
-        Some(key) if argument_of(flags, b'b').is_some() => {
+        Some(key) if flags.is_base64 => {
             let mut buffer = [0; KEY_BYTES_MAX];
             Key::base64(key).is_some_and(|key| due.find_key(key.bytes(&mut buffer)))
         }

@@ -203,8 +203,8 @@ fn value<'i, T>(
 ) -> Result<Option<Event<'i, T>>, Violation> {
     let malformed = || Violation::new(ViolationKind::Malformed, line.text);
     let (key, numbers) = split_word(rest);
-    let (client_flags, numbers) = split_word(numbers);
-    let (value_bytes, cas) = split_word(numbers);
+    let (client_flags, numbers) = split_short(numbers);
+    let (value_bytes, cas) = split_short(numbers);
     let client_flags = parse_u64(client_flags).and_then(|flags| u32::try_from(flags).ok());
     let cas = if cas.is_empty() { None } else { Some(parse_u64(cas).ok_or_else(malformed)?) };
     let (Some(client_flags), Some(value_bytes)) = (client_flags, parse_value_bytes(value_bytes)) else {
@@ -306,6 +306,15 @@ pub(super) fn parse_value_bytes(word: &[u8]) -> Option<usize> {
 #[inline]
 pub(super) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', line) {
+        Some(at) => (&line[..at], &line[at + 1..]),
+        None => (line, b""),
+    }
+}
+
+/// [`split_word`] of a word of a few bytes, where a search by vectors costs more than it saves.
+#[inline]
+pub(super) fn split_short(line: &[u8]) -> (&[u8], &[u8]) {
+    match line.iter().position(|byte| *byte == b' ') {
         Some(at) => (&line[..at], &line[at + 1..]),
         None => (line, b""),
     }

@@ -15,6 +15,8 @@ pub struct Locator {
     servers: Arc<[Server]>,
     placement: Placement,
     search: Search,
+    /// The server of all keys, where the list has just one.
+    only: Option<usize>,
 }
 
 /// What is computed once for all keys.
@@ -57,7 +59,7 @@ impl Locator {
                 let key = self.placement.hashed(key)?;
                 rendezvous::highest(nodes, &key).map(|node| node.position)
             }
-            _ if self.servers.len() == 1 => self.owner(0),
+            _ if self.servers.len() == 1 => self.only,
             _ => self.owner(self.placement.hash_of(key)),
         }
     }
@@ -133,7 +135,8 @@ impl Locator {
     }
 
     fn build(servers: Arc<[Server]>, placement: Placement, ejected: &[usize]) -> Self {
-        let mut listed: Vec<_> = servers
+        let all = Arc::clone(&servers);
+        let mut listed: Vec<_> = all
             .iter()
             .enumerate()
             .map(|(position, server)| (server, placement.names.name(position, &server.address), position))
@@ -142,7 +145,7 @@ impl Locator {
         if placement.distribution == Distribution::VirtualBuckets {
             let live = |position: &usize| !ejected.contains(position);
             let nodes = listed.iter().map(|(_, _, position)| Some(*position).filter(live)).collect();
-            return Self { servers: Arc::clone(&servers), placement, search: Search::Buckets(nodes) };
+            return Self::with(servers, placement, Search::Buckets(nodes));
         }
         listed.retain(|(_, _, position)| !ejected.contains(position));
         let nodes: Vec<_> = listed
@@ -150,7 +153,13 @@ impl Locator {
             .map(|(server, name, position)| Node { position, name, weight: u64::from(server.weight.max(1)) })
             .collect();
         let search = if nodes.is_empty() { Search::None } else { search(&placement, nodes) };
-        Self { servers, placement, search }
+        Self::with(servers, placement, search)
+    }
+
+    fn with(servers: Arc<[Server]>, placement: Placement, search: Search) -> Self {
+        let mut this = Self { servers, placement, search, only: None };
+        this.only = this.owner(0);
+        this
     }
 }
 

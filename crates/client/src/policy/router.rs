@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::breaker::Breaker;
-use super::{CircuitBreaker, FailurePolicy, ServerState};
-use crate::Server;
+use super::{CircuitBreaker, FailurePolicy, ServerState, is_failure};
 use crate::placement::{Locator, Placement};
+use crate::{Error, Server};
 
 /// Servers, which of them are away, and where keys go meanwhile. While all is well it costs no lock.
 #[derive(Debug)]
@@ -143,7 +143,10 @@ impl Router {
     /// A server that the caller is to probe now, and nobody else: by a request that changes nothing, whose result it
     /// tells [`Router::probed`].
     pub fn claim_probe(&self, now: Instant) -> Option<usize> {
-        let settings = self.settings.filter(|_| self.is_troubled())?;
+        if !self.is_troubled() {
+            return None;
+        }
+        let settings = self.settings?;
         self.state().breakers.iter_mut().position(|breaker| breaker.claim_probe(&settings, now))
     }
 
@@ -174,7 +177,16 @@ impl Router {
         }
     }
 
-    /// Tells of a request that failed because its server is away: [`is_failure`](super::is_failure).
+    /// Tells of a request by what came of it.
+    pub(crate) fn told(&self, server: usize, asked: Result<(), &Error>) {
+        match asked {
+            Ok(()) => self.succeeded(server),
+            Err(error) if is_failure(error) => self.failed(server, Instant::now()),
+            Err(_) => {}
+        }
+    }
+
+    /// Tells of a request that failed because its server is away: [`is_failure`].
     pub fn failed(&self, server: usize, now: Instant) {
         let Some(settings) = self.settings else { return };
         let mut state = self.state();

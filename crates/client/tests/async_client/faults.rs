@@ -436,6 +436,25 @@ async fn values_that_nobody_takes_stop_the_reading_until_they_are_taken() {
     assert!(values.next().await.is_none());
 }
 
+#[tokio::test]
+async fn a_value_that_is_taken_leaves_its_room() {
+    let (mut server, builder) = Fake::start(Protocol::Meta).await;
+    let client = builder.buffered_bytes(64 << 10).build();
+    let mut values = client.get_many(["a"]);
+    let mut next = Box::pin(values.next());
+    begin(&mut next).await;
+    let mut peer = server.accept().await;
+    peer.expect("mg a v f O0\r\n").await;
+    peer.send(&format!("VA 100000 f0 O0\r\n{}\r\n", "x".repeat(100_000))).await;
+    assert!(matches!(next.await, Some(Ok((0, _)))));
+    // The stream has not been asked for more, and holds nothing.
+    let get = spawn_get(&client, "b");
+    peer.expect("mg b v f O1\r\n").await;
+    peer.send("EN O1\r\n").await;
+    assert_eq!(get.await.expect("no panic").expect("it is answered"), None);
+    assert!(values.next().await.is_none());
+}
+
 #[test]
 fn another_runtime_may_go_on_with_a_client() {
     let server = crate::servers::start_each(&[]).remove(0);

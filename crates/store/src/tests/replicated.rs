@@ -1093,7 +1093,7 @@ fn a_scan_reads_no_footer_where_all_is_live() {
     let scan = |store: &crate::LogStore| {
         let (mut cursor, mut keys) = (Cursor::new(), BTreeSet::new());
         let mut visit = |key: &[u8], _: &KeyState, _: &[u8]| _ = keys.insert(key.to_vec());
-        while store.for_each_state(&mut cursor, 700, &mut visit)? {}
+        while store.for_each_state(&mut cursor, 700, None, &mut visit)? {}
         crate::Result::Ok(keys.len())
     };
     assert_eq!(scan(&store).expect("the footer is not read"), 300);
