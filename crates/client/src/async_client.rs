@@ -61,7 +61,7 @@
 //! # Metrics and traces
 //!
 //! An [`Observer`] is told of each operation. With the feature `tracing` each is a span, with OpenTelemetry's names for
-//! clients of databases. Neither has keys or values. Without them an operation pays for two comparisons.
+//! clients of databases. Neither has keys or values. Without them an operation pays for a few comparisons.
 
 mod attempts;
 mod builder;
