@@ -63,13 +63,14 @@
 //! # Metrics and traces
 //!
 //! An [`Observer`] is told of each operation. With the feature `tracing` each is a span, with OpenTelemetry's names for
-//! clients of databases. Neither has keys or values. Without them an operation pays for two comparisons.
+//! clients of databases. Neither has keys or values. Without them an operation pays for a few comparisons.
 
 mod attempts;
 mod builder;
 mod bulk;
 mod changes;
 mod compute;
+mod computed;
 mod connection;
 mod discovery;
 mod driver;
@@ -105,7 +106,7 @@ use tokio::time::Instant;
 pub use builder::AsyncBuilder;
 use builder::Settings;
 pub use changes::StoreOptions;
-pub use compute::{ComputeError, ComputeOptions, Computed};
+pub use computed::{ComputeError, ComputeOptions, Computed};
 pub use discovery::ServerWatch;
 use flight::Flights;
 pub use get_many::{BulkFailure, Found, GetMany};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use std::{error, fmt};
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::changes::store_outcome;
+use super::computed::{ComputeError, ComputeOptions, Computed};
 use super::flight::{Landing, Member, Seat, Turn};
 use super::observer::{Computation, ComputationResult};
 use super::recache::MetaItem;
@@ -15,97 +15,7 @@ use super::request::{self, Request};
 use super::{Answer, AsyncClient, StoreOptions, impossible};
 use crate::client::{Item, StoreOutcome};
 use crate::codec::{Mode, Protocol};
-use crate::value::Encoded;
 use crate::{Error, Ttl};
-
-/// Options of [`AsyncClient::get_or_compute_with`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ComputeOptions {
-    /// How long what was computed lives, unless it says so itself ([`Computed::ttl`]).
-    pub ttl: Ttl,
-    /// One reader computes the value anew once it lives no longer than this, while the others get the old one. Only in
-    /// the meta protocol. Default: no reader does.
-    pub before_expiry: Option<Duration>,
-    /// The limit for the whole operation, and for the computation in it: also how long no other process computes the
-    /// same. Default: 10 seconds.
-    pub timeout: Duration,
-    /// So long it waits for another process that computes the value, and then computes it as well, since the other one
-    /// may have died. More than computations usually take. Default: 5 seconds.
-    pub wait: Duration,
-}
-
-impl Default for ComputeOptions {
-    fn default() -> Self {
-        Self {
-            ttl: Ttl::Never,
-            before_expiry: None,
-            timeout: Duration::from_secs(10),
-            wait: Duration::from_secs(5),
-        }
-    }
-}
-
-/// A value that was computed. Bytes and strings are one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Computed {
-    /// The value.
-    pub value: Vec<u8>,
-    /// Returned with the value; opaque to the server.
-    pub client_flags: u32,
-    /// Its time to live, in place of [`ComputeOptions::ttl`].
-    pub ttl: Option<Ttl>,
-}
-
-impl From<Vec<u8>> for Computed {
-    fn from(value: Vec<u8>) -> Self {
-        Self { value, ..Self::default() }
-    }
-}
-
-impl From<String> for Computed {
-    fn from(value: String) -> Self {
-        value.into_bytes().into()
-    }
-}
-
-impl From<&str> for Computed {
-    fn from(value: &str) -> Self {
-        value.as_bytes().to_vec().into()
-    }
-}
-
-impl From<Encoded> for Computed {
-    fn from(value: Encoded) -> Self {
-        Self { value: value.bytes, client_flags: value.client_flags, ttl: None }
-    }
-}
-
-/// Why there is no value.
-#[derive(Debug)]
-pub enum ComputeError<E> {
-    /// The computation failed, for this task and all that waited for it.
-    Computation(Arc<E>),
-    /// [`Error::Timeout`]: the time was over. [`Error::InvalidKey`]: no item can have this key.
-    Client(Error),
-}
-
-impl<E: fmt::Display> fmt::Display for ComputeError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Computation(error) => error.fmt(f),
-            Self::Client(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: error::Error + 'static> error::Error for ComputeError<E> {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Computation(error) => Some(&**error),
-            Self::Client(error) => Some(error),
-        }
-    }
-}
 
 /// What a server has.
 enum Look {
@@ -134,10 +44,8 @@ impl AsyncClient {
     /// # }
     /// ```
     ///
-    /// See [`AsyncClient::get_or_compute_with`].
-    ///
     /// # Errors
-    /// [`ComputeError`].
+    /// [`ComputeError`]. See [`AsyncClient::get_or_compute_with`].
     pub async fn get_or_compute<F, V, E>(
         &self,
         key: impl AsRef<[u8]>,
@@ -155,21 +63,21 @@ impl AsyncClient {
 
     /// The value of a key; if it is missing, or soon will be, it is computed by one of all that want it, and stored.
     ///
-    /// - **In this process** (all clones of a client) one task computes. The others wait for it, up to their own limits.
+    /// - **In this process** (all clones of a client) one task computes. The others wait for it, up to their limits.
     ///   If it is dropped, panics, or takes too long, the next of them computes.
     /// - **An error** of the computation is passed to all that wait for it: whatever they ask, as a database, is asked
     ///   once, and not by each of them in turn. So a computation should depend on nothing but the key. A task whose
     ///   errors have another type looks again.
     /// - **Other processes** wait for the one that computes, and get the old value if there is one: before its expiry
     ///   ([`ComputeOptions::before_expiry`]), or after [`AsyncClient::invalidate`]. Without one they look again and
-    ///   again, and compute as well after [`ComputeOptions::wait`]. Who computes anew and fails gets the old value, too.
+    ///   again, and compute as well after [`ComputeOptions::wait`]. Who computes anew and fails gets the old value.
     /// - **What changed meanwhile** is not overwritten: a value is stored only if the key is as it was when the
     ///   computation began, and it is returned all the same.
     /// - **A cache that fails** costs its time, and then the value is computed, once in this process. If it cannot be
     ///   stored it is returned all the same, and [`Observer::computed`](super::Observer::computed) is told why.
     ///
-    /// While a missing value is computed its item is there, and empty: read such keys by this method alone. A value that
-    /// is empty is waited for while it is computed anew.
+    /// While a missing value is computed its item is there, and empty: read such keys by this method alone. A value
+    /// that is empty is waited for while it is computed anew.
     ///
     /// In the text and binary protocols only this process knows of the computation. A value is stored if the key is
     /// still missing, and this client has not changed it meanwhile.
@@ -205,8 +113,8 @@ impl AsyncClient {
                 Look::Missing => (None, false, None, None),
                 Look::Failed(error) => (None, false, None, Some(error)),
             };
-            let member = self.shared.flights.join(key, lease);
-            let member = Leaving { client: self, has_old: old.is_some(), member };
+            let joined = self.shared.flights.join(key, lease);
+            let member = Leaving { client: self, has_old: old.is_some(), member: joined };
             if has_won {
                 member.flight().win();
             }

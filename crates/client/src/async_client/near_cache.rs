@@ -52,9 +52,9 @@ pub enum Coherence {
     /// second.
     ///
     /// Servers tell of stores and of deletes, but not of `incr`, `decr`, `touch`, `invalidate`, `flush_prefix`, and
-    /// deletes in the binary protocol: those are seen once [`NearCache::ttl`] is over. memcached 1.6.18 and older do not
-    /// tell of deletes either, but count them: once a second all of such a server is dropped if there were any. Not with
-    /// logins in the binary protocol: there nothing is kept.
+    /// deletes in the binary protocol: those are seen once [`NearCache::ttl`] is over. memcached 1.6.18 and older do
+    /// not tell of deletes either, but count them: once a second all of such a server is dropped if there were any. Not
+    /// with logins in the binary protocol: there nothing is kept.
     Watch,
 }
 
