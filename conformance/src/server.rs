@@ -10,8 +10,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, fs, io, thread};
+use std::{env, fs, io, mem, thread};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Result;
@@ -366,6 +367,18 @@ pub fn free_port() -> u16 {
     };
     let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768)).take(1000);
     ports.find(is_free).expect("one of a thousand ports is free")
+}
+
+/// An address of 127.0.0.1 that refuses connections as long as this process lives. A port that was only looked up and
+/// released would soon be another socket's: its owner would get the requests that are meant for nobody.
+pub fn refusing_address() -> SocketAddr {
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .expect("a socket can be had");
+    net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port is free");
+    let address = net::getsockname(&socket).expect("it is bound").try_into().expect("an internet address");
+    // Bound, but never listening.
+    mem::forget(socket);
+    address
 }
 
 /// memcached refuses to start as root without `-u`.

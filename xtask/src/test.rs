@@ -10,7 +10,8 @@ use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
 use crate::{
-    browser, diff, documents, libmemcached, needs, packaging, sanitize, sessions, shell, sites, soak, tidy,
+    browser, diff, documents, generators, libmemcached, needs, packaging, sanitize, sessions, shell, sites,
+    soak, tidy,
 };
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
@@ -76,7 +77,9 @@ impl Steps {
         let ahead = thread::spawn(|| {
             let _ = cargo_deny();
             let _ = server::larderd();
+            let _ = generators::larder();
             let _ = libmemcached::build();
+            Clients::install().ok()
         });
         // Unit tests, golden scripts, hostile clients, the command line.
         self.run("cargo test", || {
@@ -105,7 +108,7 @@ impl Steps {
                     .env("CARGO_TARGET_DIR", shell::root().join("target/loom")),
             )
         });
-        let _ = ahead.join();
+        let mut clients = ahead.join().ok().flatten();
         self.run("larderd builds for release", || server::larderd().map(drop));
         self.run("tidy", || tidy::run(&[]));
         self.run("the commands of the documents exist", documents::test);
@@ -124,9 +127,10 @@ impl Steps {
         self.run("random requests: larderd with a store and memcached agree", diff::short);
         server::keep_in_store(false);
         self.run("licences and sources of dependencies", || deny(&["licenses", "bans", "sources"]));
-        let mut clients = None;
         self.run("clients are installed", || {
-            clients = Some(suite::again(ATTEMPTS, Clients::install)?);
+            if clients.is_none() {
+                clients = Some(suite::again(ATTEMPTS, Clients::install)?);
+            }
             Ok(())
         });
         for side in [Side::Reference, Side::Larder] {
@@ -271,8 +275,11 @@ fn values_of_clients() -> Result<()> {
     let python = |name: &str| format!("{name}={}", installed.join(name).join("bin/python").display());
     let jars = format!("jars={}", installed.join("java").display());
     let clients = [python("pymemcache"), python("python-memcached"), python("pylibmc"), jars].join(" ");
-    let mut test = shell::cargo(&["test", "--quiet", "--package", "larder-client", "--test", "values"]);
-    shell::run(test.args(["--features", "serde,zstd"]).env("LARDER_VALUE_CLIENTS", clients))
+    let mut test = shell::cargo(&["test", "--quiet", "--package", "larder-client"]);
+    let tests = ["--test", "values", "--test", "spans"];
+    shell::run(
+        test.args(tests).args(["--features", "serde,tracing,zstd"]).env("LARDER_VALUE_CLIENTS", clients),
+    )
 }
 
 /// The packages that have more with the feature than a few lines.

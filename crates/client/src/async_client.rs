@@ -54,19 +54,34 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # What is slow to make, or read all the time
+//!
+//! [`AsyncClient::get_or_compute`] has a missing value computed by one of all tasks and processes that want it, and
+//! [`AsyncBuilder::near_cache`] keeps values in the process.
+//!
+//! # Metrics and traces
+//!
+//! An [`Observer`] is told of each operation. With the feature `tracing` each is a span, with OpenTelemetry's names for
+//! clients of databases. Neither has keys or values. Without them an operation pays for two comparisons.
 
 mod attempts;
 mod builder;
 mod bulk;
 mod changes;
+mod compute;
 mod connection;
 mod discovery;
 mod driver;
 mod end;
 mod every_server;
+mod flight;
 mod get_many;
+mod hooks;
 mod key;
+mod near_cache;
 mod noreply;
+mod observer;
 mod pool;
 mod reads;
 mod recache;
@@ -90,10 +105,15 @@ use tokio::time::Instant;
 pub use builder::AsyncBuilder;
 use builder::Settings;
 pub use changes::StoreOptions;
+pub use compute::{ComputeError, ComputeOptions, Computed};
 pub use discovery::ServerWatch;
+use flight::Flights;
 pub use get_many::{BulkFailure, Found, GetMany};
 use key::WireKey;
+use near_cache::NearStore;
+pub use near_cache::{Coherence, NearCache, NearCacheStats};
 pub use noreply::Noreply;
+pub use observer::{Computation, ComputationResult, Observer, Operation, Outcome};
 pub use recache::{MetaItem, Recache};
 pub use replicas::{ReadRule, Replication, WriteRule};
 use reply::{Answer, Reply};
@@ -124,6 +144,8 @@ struct Shared {
     settings: Arc<Settings>,
     current: RwLock<Entry>,
     udp: Option<UdpServers>,
+    near: Option<Arc<NearStore>>,
+    flights: Flights,
 }
 
 /// The servers at a moment. While somebody has it, requests over them may be under way.
@@ -190,6 +212,19 @@ impl AsyncClient {
     }
 
     async fn ask_until(
+        &self,
+        deadline: Instant,
+        key: &[u8],
+        request: Request,
+        is_quiet: bool,
+    ) -> Result<Reply, Error> {
+        if request.changes_value() {
+            self.shared.flights.outdate(key);
+        }
+        self.ask_hooked(deadline, key, request, is_quiet).await
+    }
+
+    async fn ask_servers(
         &self,
         deadline: Instant,
         key: &[u8],

@@ -2,6 +2,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::thread;
 
+use larder_conformance::server::refusing_address;
+
 use super::*;
 
 /// A server in this process: it answers `version` and `stats`, and every `stats` it has worked a little more.
@@ -64,10 +66,7 @@ fn a_pid_of_another_machine_is_not_taken_for_one_of_ours() {
 
 #[test]
 fn a_server_that_is_not_there_is_said_so() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address").to_string();
-    drop(listener);
-    let target = target(&address);
+    let target = target(&refusing_address().to_string());
     let costs = Watch::begin(&target).end(&target);
     assert!(costs[0].unwatched.as_ref().is_some_and(|why| why.contains("refused")), "{costs:?}");
 }

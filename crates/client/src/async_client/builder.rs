@@ -3,6 +3,9 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use super::flight::Flights;
+use super::near_cache::{NearCache, NearStore};
+use super::observer::Observer;
 use super::replicas::Replication;
 use super::topology::Topology;
 use super::udp::UdpServers;
@@ -34,6 +37,10 @@ pub(super) struct Settings {
     pub value_bytes_max: usize,
     pub warm_up: Option<Duration>,
     pub replication: Option<Replication>,
+    pub near_cache: Option<NearCache>,
+    pub observer: Option<Arc<dyn Observer>>,
+    #[cfg(feature = "tracing")]
+    pub traces_keys: bool,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
 }
@@ -61,6 +68,10 @@ impl Default for Settings {
             value_bytes_max: 64 << 20,
             warm_up: None,
             replication: None,
+            near_cache: None,
+            observer: None,
+            #[cfg(feature = "tracing")]
+            traces_keys: false,
             tls: None,
             login: None,
         }
@@ -136,6 +147,29 @@ impl AsyncBuilder {
     #[must_use]
     pub fn replication(mut self, replication: Replication) -> Self {
         self.settings.replication = Some(replication);
+        self
+    }
+
+    /// Keeps values in the process as well. Default: none.
+    #[must_use]
+    pub fn near_cache(mut self, near_cache: NearCache) -> Self {
+        self.settings.near_cache = Some(near_cache);
+        self
+    }
+
+    /// Sets who is told how operations went. Default: nobody.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.settings.observer = Some(observer);
+        self
+    }
+
+    /// Writes the key of an operation into its span, as `db.query.text`. Default: no span has a key, since keys may be
+    /// secret. No span has a value.
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn trace_keys(mut self, traces_keys: bool) -> Self {
+        self.settings.traces_keys = traces_keys;
         self
     }
 
@@ -237,7 +271,9 @@ impl AsyncBuilder {
         let settings = Arc::new(self.settings);
         let timeout = settings.timeout;
         let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
-        AsyncClient { shared: Arc::new(Shared { settings, current, udp }), timeout }
+        let near = settings.near_cache.map(|limits| Arc::new(NearStore::new(limits)));
+        let shared = Shared { settings, current, udp, near, flights: Flights::default() };
+        AsyncClient { shared: Arc::new(shared), timeout }
     }
 }
 

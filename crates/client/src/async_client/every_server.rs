@@ -18,6 +18,7 @@ impl AsyncClient {
         let delay_secs = secs_rounded_up(delay);
         let is_ok = |reply: Reply| made_or_sent(&reply, |answer| matches!(answer, Answer::Ok));
         self.end_warm_up().await;
+        let _flushing = self.flushing();
         self.ask_every_server(|| Ok(Request::FlushAll { delay_secs }), is_ok).await
     }
 
@@ -41,6 +42,7 @@ impl AsyncClient {
             Answer::NotFound => Ok(false),
             _ => Err(impossible()),
         };
+        let _flushing = self.flushing();
         self.ask_every_server(request, is_flushed).await
     }
 

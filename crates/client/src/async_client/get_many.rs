@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::attempts::Attempts;
 use super::connection::Credit;
 use super::key::WireKey;
+use super::observer::Observation;
 use super::request::Request;
 use super::share::{Delivery, Share};
 use super::topology::Topology;
@@ -34,6 +35,7 @@ pub struct GetMany {
     servers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     keys: usize,
+    observation: Option<Box<Observation>>,
 }
 
 /// What has come of some keys.
@@ -82,12 +84,12 @@ impl AsyncClient {
     ///
     /// The time of the operation begins with this call.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
-        self.get_many_with(keys, false)
+        self.get_many_with(keys, false).observed("get_many", self)
     }
 
     /// [`AsyncClient::get_many`], with the CAS values.
     pub fn gets_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
-        self.get_many_with(keys, true)
+        self.get_many_with(keys, true).observed("gets_many", self)
     }
 
     fn get_many_with<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>, with_cas: bool) -> GetMany {
@@ -130,7 +132,7 @@ impl AsyncClient {
                 while let Some(()) = asked.next().await {}
             }) as Pin<Box<dyn Future<Output = ()> + Send>>);
         }
-        GetMany { servers, arrivals, keys: count }
+        GetMany { servers, arrivals, keys: count, observation: None }
     }
 
     /// Each key by itself, at all its places, or over UDP.
@@ -151,7 +153,7 @@ impl AsyncClient {
         };
         let servers: FuturesUnordered<_> =
             [Box::pin(asked) as Pin<Box<dyn Future<Output = ()> + Send>>].into_iter().collect();
-        GetMany { servers, arrivals: receiver, keys: count }
+        GetMany { servers, arrivals: receiver, keys: count, observation: None }
     }
 }
 
@@ -293,6 +295,11 @@ impl Bulk {
 }
 
 impl GetMany {
+    fn observed(mut self, name: &'static str, client: &AsyncClient) -> Self {
+        self.observation = client.observe_many(name, self.keys);
+        self
+    }
+
     /// The next value, with the position of its key, or the next failure. `None`: there are no more.
     pub async fn next(&mut self) -> Option<Result<(usize, Item), BulkFailure>> {
         StreamExt::next(self).await
@@ -317,7 +324,11 @@ impl Stream for GetMany {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match self.arrivals.poll_recv(cx) {
+            let arrival = self.arrivals.poll_recv(cx);
+            if let (Some(observation), Poll::Ready(arrival)) = (&mut self.observation, &arrival) {
+                observation.arrived(arrival.as_ref());
+            }
+            match arrival {
                 Poll::Ready(Some(Arrival::Value(place, item, _credit))) => {
                     return Poll::Ready(Some(Ok((place, item))));
                 }

@@ -11,6 +11,9 @@ impl AsyncClient {
     /// # Errors
     /// See [`AsyncClient`].
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>, Error> {
+        if self.shared.near.is_some() {
+            return Box::pin(self.get_near(key.as_ref())).await;
+        }
         self.get_with(key.as_ref(), false, None).await
     }
 

@@ -66,7 +66,6 @@ impl AsyncClient {
     ) -> Result<Option<MetaItem>, Error> {
         self.require_meta()?;
         let key = key.as_ref();
-        let secs = |time: Duration| time.as_secs().min(i32::MAX as u64) as i64;
         let recache = request::Recache {
             vivify: recache.create.map(Ttl::exptime),
             below_secs: recache.before_expiry.map(secs),
@@ -101,6 +100,11 @@ impl AsyncClient {
             _ => Err(Error::Unsupported("only the meta protocol has stale items")),
         }
     }
+}
+
+/// Whole seconds, as servers read them.
+pub(super) fn secs(time: Duration) -> i64 {
+    time.as_secs().min(i32::MAX as u64) as i64
 }
 
 impl MetaItem {

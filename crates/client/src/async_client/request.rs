@@ -87,6 +87,15 @@ impl Request {
         matches!(self, Self::Store { .. } | Self::Delete { .. } | Self::Arith { .. })
     }
 
+    /// True if it may change the item that is there, or how long it lives.
+    pub(super) fn changes_item(&self) -> bool {
+        match self {
+            Self::Get { exptime, .. } => exptime.is_some(),
+            Self::Touch { .. } => true,
+            _ => self.changes_value(),
+        }
+    }
+
     /// A get that tells CAS value and time to live as well.
     pub(super) fn with_ttl(self) -> Self {
         match self {

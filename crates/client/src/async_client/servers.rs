@@ -82,6 +82,8 @@ impl AsyncClient {
             WarmUp::new(Arc::new(old), time, undrained)
         });
         *current = Entry::new(topology);
+        drop(current);
+        self.clear_near();
         Ok(())
     }
 }

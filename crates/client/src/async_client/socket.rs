@@ -56,6 +56,15 @@ impl Socket {
         }
     }
 
+    /// The socket of TCP.
+    pub(super) fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            Self::Tls(session) => Some(session.get_ref().0),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Sends all of it.
     pub(super) async fn send(&mut self, mut unsent: &[u8]) -> Result<(), End> {
         while !unsent.is_empty() {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::attempts::Attempts;
 use super::builder::Settings;
+use super::observer;
 use super::pool::Pool;
 use super::reply::{Answer, Failure, Reply};
 use super::request::Request;
@@ -138,6 +139,9 @@ impl Topology {
         values: Option<Delivery>,
         deadline: Instant,
     ) -> Result<Reply, Failure> {
+        if self.settings.is_observed() {
+            observer::asked(&self.pools[server].address);
+        }
         let asked = self.pools[server].ask(request, is_quiet, values, deadline).await;
         match &asked {
             Ok(_) => self.router.succeeded(server),

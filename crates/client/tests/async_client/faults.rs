@@ -18,16 +18,16 @@ use tokio::time::timeout;
 use crate::servers::{MINUTE, patient};
 
 /// A server of the test's own: it does what the test says, connection by connection.
-struct Fake {
+pub(crate) struct Fake {
     connections: mpsc::UnboundedReceiver<Peer>,
 }
 
 /// The server's end of a connection.
-struct Peer(TcpStream);
+pub(crate) struct Peer(TcpStream);
 
 impl Fake {
     /// And a client of it with one connection at a time.
-    async fn start(protocol: Protocol) -> (Self, AsyncBuilder) {
+    pub(crate) async fn start(protocol: Protocol) -> (Self, AsyncBuilder) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound").to_string();
         let (accepted, connections) = mpsc::unbounded_channel();
@@ -44,21 +44,21 @@ impl Fake {
         (Self { connections }, builder.connections(1))
     }
 
-    async fn accept(&mut self) -> Peer {
+    pub(crate) async fn accept(&mut self) -> Peer {
         timeout(MINUTE, self.connections.recv()).await.expect("the client connects").expect("it listens")
     }
 }
 
 impl Peer {
     /// Reads exactly this.
-    async fn expect(&mut self, request: &str) {
+    pub(crate) async fn expect(&mut self, request: &str) {
         let mut read = vec![0; request.len()];
         let asked = timeout(MINUTE, self.0.read_exact(&mut read)).await;
         asked.expect("the client asks in time").expect("the client asks");
         assert_eq!(String::from_utf8_lossy(&read), request);
     }
 
-    async fn send(&mut self, reply: &str) {
+    pub(crate) async fn send(&mut self, reply: &str) {
         self.0.write_all(reply.as_bytes()).await.expect("the client listens");
     }
 

@@ -2,9 +2,12 @@
 
 mod chaos;
 mod commands;
+mod compute;
 mod discovery;
 mod doors;
 mod faults;
+mod near_cache;
+mod observer;
 mod policies;
 mod replicas;
 mod servers;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use larder_client::async_client::AsyncBuilder;
 use larder_client::policy::{CircuitBreaker, Health};
 use larder_client::{Address, AsyncClient, Distribution, Error, FailurePolicy, Protocol};
-use larder_conformance::server::{Server, any};
+use larder_conformance::server::{Server, any, free_port, refusing_address};
 
 use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_each, start_larderd};
 
@@ -22,8 +22,7 @@ fn at_once() -> CircuitBreaker {
 
 /// Nobody listens there.
 fn nobody() -> Address {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound").to_string().parse().expect("an address")
+    refusing_address().to_string().parse().expect("an address")
 }
 
 fn keys() -> Vec<String> {
@@ -151,8 +150,10 @@ async fn a_server_that_never_answers_costs_one_timeout() {
 
 #[tokio::test]
 async fn a_server_that_comes_back_is_found_by_a_probe() {
-    let server = Server::start(&any().expect("it builds"), &[""; 0]).expect("it starts");
-    let (port, own) = (server.address().port().to_string(), address(&server));
+    // While the server is away, nobody else gets this port.
+    let port = free_port().to_string();
+    let server = Server::start(&any().expect("it builds"), &["-p", &port]).expect("it starts");
+    let own = address(&server);
     drop(server);
     let breaker = CircuitBreaker {
         failure_limit: 2,

@@ -1,0 +1,491 @@
+//! Values that are computed where they are missing, by one of all that want them.
+
+use std::sync::Arc;
+use std::time::Duration;
+use std::{error, fmt};
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use super::changes::store_outcome;
+use super::flight::{Landing, Member, Seat, Turn};
+use super::observer::{Computation, ComputationResult};
+use super::recache::MetaItem;
+use super::request::{self, Request};
+use super::{Answer, AsyncClient, StoreOptions, impossible};
+use crate::client::{Item, StoreOutcome};
+use crate::codec::{Mode, Protocol};
+use crate::value::Encoded;
+use crate::{Error, Ttl};
+
+/// Options of [`AsyncClient::get_or_compute_with`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComputeOptions {
+    /// How long what was computed lives, unless it says so itself ([`Computed::ttl`]).
+    pub ttl: Ttl,
+    /// One reader computes the value anew once it lives no longer than this, while the others get the old one. Only in
+    /// the meta protocol. Default: no reader does.
+    pub before_expiry: Option<Duration>,
+    /// The limit for the whole operation, and for the computation in it: also how long no other process computes the
+    /// same. Default: 10 seconds.
+    pub timeout: Duration,
+    /// So long it waits for another process that computes the value, and then computes it as well, since the other one
+    /// may have died. More than computations usually take. Default: 5 seconds.
+    pub wait: Duration,
+}
+
+impl Default for ComputeOptions {
+    fn default() -> Self {
+        Self {
+            ttl: Ttl::Never,
+            before_expiry: None,
+            timeout: Duration::from_secs(10),
+            wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A value that was computed. Bytes and strings are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Computed {
+    /// The value.
+    pub value: Vec<u8>,
+    /// Returned with the value; opaque to the server.
+    pub client_flags: u32,
+    /// Its time to live, in place of [`ComputeOptions::ttl`].
+    pub ttl: Option<Ttl>,
+}
+
+impl From<Vec<u8>> for Computed {
+    fn from(value: Vec<u8>) -> Self {
+        Self { value, ..Self::default() }
+    }
+}
+
+impl From<String> for Computed {
+    fn from(value: String) -> Self {
+        value.into_bytes().into()
+    }
+}
+
+impl From<&str> for Computed {
+    fn from(value: &str) -> Self {
+        value.as_bytes().to_vec().into()
+    }
+}
+
+impl From<Encoded> for Computed {
+    fn from(value: Encoded) -> Self {
+        Self { value: value.bytes, client_flags: value.client_flags, ttl: None }
+    }
+}
+
+/// Why there is no value.
+#[derive(Debug)]
+pub enum ComputeError<E> {
+    /// The computation failed, for this task and all that waited for it.
+    Computation(Arc<E>),
+    /// [`Error::Timeout`]: the time was over. [`Error::InvalidKey`]: no item can have this key.
+    Client(Error),
+}
+
+impl<E: fmt::Display> fmt::Display for ComputeError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Computation(error) => error.fmt(f),
+            Self::Client(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: error::Error + 'static> error::Error for ComputeError<E> {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Computation(error) => Some(&**error),
+            Self::Client(error) => Some(error),
+        }
+    }
+}
+
+/// What a server has.
+enum Look {
+    /// A value that nobody has to compute.
+    Fresh(Item),
+    /// This process is to compute it: its lease, and the old value.
+    Won(u64, Option<Item>),
+    /// Another task does: its lease, and the old value.
+    Taken(u64, Option<Item>),
+    /// Nothing, and no lease.
+    Missing,
+    /// Nothing is known.
+    Failed(Error),
+}
+
+impl AsyncClient {
+    /// The value of a key; if it is missing it is computed, and stored.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn render() -> std::io::Result<Vec<u8>> { Ok(Vec::new()) }
+    /// # async fn example(client: larder_client::AsyncClient) -> Result<(), Box<dyn std::error::Error>> {
+    /// let page = client.get_or_compute("page", Duration::from_secs(600), || render()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// See [`AsyncClient::get_or_compute_with`].
+    ///
+    /// # Errors
+    /// [`ComputeError`].
+    pub async fn get_or_compute<F, V, E>(
+        &self,
+        key: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+        compute: impl FnOnce() -> F,
+    ) -> Result<Item, ComputeError<E>>
+    where
+        F: Future<Output = Result<V, E>>,
+        V: Into<Computed>,
+        E: Send + Sync + 'static,
+    {
+        let options = ComputeOptions { ttl: ttl.into(), ..ComputeOptions::default() };
+        self.get_or_compute_with(key, options, compute).await
+    }
+
+    /// The value of a key; if it is missing, or soon will be, it is computed by one of all that want it, and stored.
+    ///
+    /// - **In this process** (all clones of a client) one task computes. The others wait for it, up to their own limits.
+    ///   If it is dropped, panics, or takes too long, the next of them computes.
+    /// - **An error** of the computation is passed to all that wait for it: whatever they ask, as a database, is asked
+    ///   once, and not by each of them in turn. So a computation should depend on nothing but the key. A task whose
+    ///   errors have another type looks again.
+    /// - **Other processes** wait for the one that computes, and get the old value if there is one: before its expiry
+    ///   ([`ComputeOptions::before_expiry`]), or after [`AsyncClient::invalidate`]. Without one they look again and
+    ///   again, and compute as well after [`ComputeOptions::wait`]. Who computes anew and fails gets the old value, too.
+    /// - **What changed meanwhile** is not overwritten: a value is stored only if the key is as it was when the
+    ///   computation began, and it is returned all the same.
+    /// - **A cache that fails** costs its time, and then the value is computed, once in this process. If it cannot be
+    ///   stored it is returned all the same, and [`Observer::computed`](super::Observer::computed) is told why.
+    ///
+    /// While a missing value is computed its item is there, and empty: read such keys by this method alone. A value that
+    /// is empty is waited for while it is computed anew.
+    ///
+    /// In the text and binary protocols only this process knows of the computation. A value is stored if the key is
+    /// still missing, and this client has not changed it meanwhile.
+    ///
+    /// # Errors
+    /// [`ComputeError`].
+    pub async fn get_or_compute_with<F, V, E>(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: ComputeOptions,
+        compute: impl FnOnce() -> F,
+    ) -> Result<Item, ComputeError<E>>
+    where
+        F: Future<Output = Result<V, E>>,
+        V: Into<Computed>,
+        E: Send + Sync + 'static,
+    {
+        let key = key.as_ref();
+        self.key(key).map_err(ComputeError::Client)?;
+        if let Some(item) = self.near_hit(key) {
+            return Ok(item);
+        }
+        let deadline = self.with_timeout(options.timeout).deadline();
+        let waits_until = deadline.min(self.with_timeout(options.wait).deadline());
+        let call = Call { client: self, key, options, deadline, waits_until };
+        let mut look = call.look().await;
+        loop {
+            let (lease, has_won, old, failure) = match look {
+                Look::Fresh(item) => return Ok(item),
+                Look::Taken(_, Some(old)) => return Ok(old),
+                Look::Taken(lease, None) => (Some(lease), false, None, None),
+                Look::Won(lease, old) => (Some(lease), true, old, None),
+                Look::Missing => (None, false, None, None),
+                Look::Failed(error) => (None, false, None, Some(error)),
+            };
+            let member = self.shared.flights.join(key, lease);
+            let member = Leaving { client: self, has_old: old.is_some(), member };
+            if has_won {
+                member.flight().win();
+            }
+            look = match call.step(&member, &old).await {
+                Step::Compute(seat) => return call.compute(&member, seat, old, failure, compute).await,
+                Step::End(result) => return result,
+                Step::Look(look) => look,
+            };
+        }
+    }
+}
+
+/// What to do next.
+enum Step<'a, E> {
+    Compute(Seat<'a>),
+    End(Result<Item, ComputeError<E>>),
+    Look(Look),
+}
+
+/// A call of [`AsyncClient::get_or_compute_with`].
+struct Call<'a> {
+    client: &'a AsyncClient,
+    key: &'a [u8],
+    options: ComputeOptions,
+    deadline: Instant,
+    /// For other processes.
+    waits_until: Instant,
+}
+
+impl Call<'_> {
+    /// Whatever the limit of the whole, a request has no more time than others.
+    fn request_deadline(&self) -> Instant {
+        self.client.deadline().min(self.deadline)
+    }
+
+    async fn look(&self) -> Look {
+        self.try_look().await.unwrap_or_else(Look::Failed)
+    }
+
+    async fn try_look(&self) -> Result<Look, Error> {
+        let client = self.client;
+        let has_leases = client.protocol() == Protocol::Meta;
+        let recache = request::Recache {
+            // Nobody else computes until this one has to be done.
+            vivify: Some(Ttl::After(self.options.timeout.max(Duration::from_secs(1))).exptime()),
+            below_secs: self.options.before_expiry.map(super::recache::secs),
+        };
+        let get = Request::Get {
+            key: client.key(self.key)?,
+            with_cas: has_leases,
+            exptime: None,
+            recache: has_leases.then_some(recache),
+        };
+        let near = client.near().and_then(|near| Some((near, near.stamp(self.key, &client.shared)?)));
+        let reply = client.ask_hooked(self.request_deadline(), self.key, get, false).await?;
+        let Answer::Found = reply.answer else { return Err(impossible()) };
+        let Some(found) = reply.found else { return Ok(Look::Missing) };
+        if let Some((near, stamp)) = near {
+            near.put(self.key, stamp, &found);
+        }
+        let MetaItem { item, has_won, is_taken, .. } = MetaItem::new(found.item, &found.meta_flags);
+        let old = |item: Item| Some(item).filter(|item| !item.value.is_empty());
+        Ok(match (item.cas.filter(|_| has_leases), has_won, is_taken) {
+            (Some(lease), true, _) => Look::Won(lease, old(item)),
+            (Some(lease), false, true) => Look::Taken(lease, old(item)),
+            _ => Look::Fresh(item),
+        })
+    }
+
+    /// Waits for its turn in a flight, or for the end of it.
+    async fn step<'m, E: Send + Sync + 'static>(
+        &self,
+        member: &'m Leaving<'_>,
+        old: &Option<Item>,
+    ) -> Step<'m, E> {
+        let seat = match (member.flight().try_seat(), old) {
+            (Some(seat), _) => seat,
+            (None, Some(old)) => return Step::End(Ok(old.clone())),
+            (None, None) => match member.flight().turn(self.deadline).await {
+                Turn::Seat(seat) => seat,
+                Turn::Landed(Landing::Computed(item)) => return Step::End(Ok(Item::clone(&item))),
+                Turn::Landed(Landing::Failed(error)) => {
+                    return match error.downcast() {
+                        Ok(error) => Step::End(Err(ComputeError::Computation(error))),
+                        Err(_) => Step::Look(self.look().await),
+                    };
+                }
+                Turn::Landed(Landing::Again) => return Step::Look(self.look().await),
+                Turn::Timeout => return Step::End(Err(ComputeError::Client(Error::Timeout))),
+            },
+        };
+        match self.wait_for_others(member).await {
+            Some(look) => Step::Look(look),
+            None => Step::Compute(seat),
+        }
+    }
+
+    /// Waits until another process has computed it. `None`: this one is to compute it.
+    async fn wait_for_others(&self, member: &Leaving<'_>) -> Option<Look> {
+        let flight = member.flight();
+        let lease = flight.lease?;
+        let mut pause = PAUSE_MIN;
+        while !flight.has_won() && Instant::now() < self.waits_until {
+            let next = Instant::now() + pause;
+            pause = (pause * 2).min(PAUSE_MAX);
+            let _ = timeout_at(next.min(self.waits_until), flight.won.notified()).await;
+            if flight.has_won() {
+                return None;
+            }
+            match self.look().await {
+                Look::Taken(now, _) if now == lease => {}
+                Look::Won(now, _) if now == lease => flight.win(),
+                Look::Failed(_) => return None,
+                Look::Fresh(item) => {
+                    flight.land(Landing::Computed(Arc::new(item.clone())));
+                    return Some(Look::Fresh(item));
+                }
+                look => {
+                    flight.land(Landing::Again);
+                    return Some(look);
+                }
+            }
+        }
+        None
+    }
+
+    /// Computes, tells all that wait, and stores.
+    async fn compute<F, V, E>(
+        &self,
+        member: &Leaving<'_>,
+        seat: Seat<'_>,
+        old: Option<Item>,
+        failure: Option<Error>,
+        compute: impl FnOnce() -> F,
+    ) -> Result<Item, ComputeError<E>>
+    where
+        F: Future<Output = Result<V, E>>,
+        V: Into<Computed>,
+        E: Send + Sync + 'static,
+    {
+        let (client, flight) = (self.client, member.flight());
+        let telling = Telling { client, began: Instant::now(), is_refresh: old.is_some(), is_told: false };
+        let computed = match timeout_at(self.deadline, compute()).await {
+            Ok(Ok(value)) => value.into(),
+            Ok(Err(error)) => {
+                telling.tell(ComputationResult::Failed);
+                let error = Arc::new(error);
+                if let Some(old) = old {
+                    // Nobody is asked to try again before it has expired.
+                    flight.land(Landing::Failed(error));
+                    return Ok(old);
+                }
+                flight.land(Landing::Failed(Arc::clone(&error) as Arc<_>));
+                drop(seat);
+                if let Some(lease) = flight.lease.filter(|_| flight.has_won()) {
+                    client.release(self.key, lease, false).await;
+                }
+                return Err(ComputeError::Computation(error));
+            }
+            Err(_) => return old.ok_or(ComputeError::Client(Error::Timeout)),
+        };
+        let Computed { value, client_flags, ttl } = computed;
+        let item = Item { value, client_flags, cas: None };
+        flight.land(Landing::Computed(Arc::new(item.clone())));
+        drop(seat);
+        let options = StoreOptions {
+            ttl: ttl.unwrap_or(self.options.ttl),
+            client_flags,
+            compare: flight.lease,
+            mode: if flight.lease.is_some() { Mode::Set } else { Mode::Add },
+        };
+        let stored = match failure {
+            // A cache that fails has enough to do.
+            Some(error) => Err(error),
+            None => self.store(member, &item, options).await,
+        };
+        telling.tell(match &stored {
+            Ok(StoreOutcome::Stored) => ComputationResult::Stored,
+            Ok(_) => ComputationResult::Outdated,
+            Err(error) => ComputationResult::NotStored(error),
+        });
+        Ok(item)
+    }
+
+    async fn store(
+        &self,
+        member: &Leaving<'_>,
+        item: &Item,
+        options: StoreOptions,
+    ) -> Result<StoreOutcome, Error> {
+        let (client, flight) = (self.client, member.flight());
+        if flight.is_outdated() {
+            return Ok(StoreOutcome::NotStored);
+        }
+        let stored = async {
+            let request = client.store_request(self.key, item.value.clone(), options)?;
+            store_outcome(&client.ask_hooked(self.request_deadline(), self.key, request, false).await?)
+        };
+        let stored = stored.await;
+        match (&stored, flight.lease) {
+            // It may have come after the change.
+            (Ok(StoreOutcome::Stored), None) if flight.is_outdated() => {
+                let _ = client.delete(self.key).await;
+                Ok(StoreOutcome::NotStored)
+            }
+            // Others need not wait for what does not come.
+            (Err(error), Some(lease)) if !error.is_unknown() => {
+                client.release(self.key, lease, false).await;
+                stored
+            }
+            _ => stored,
+        }
+    }
+}
+
+impl AsyncClient {
+    /// Gives a lease back. The old item is stale then, and its next reader computes it.
+    async fn release(&self, key: &[u8], lease: u64, has_old: bool) {
+        let Ok(wire_key) = self.key(key) else { return };
+        let invalidate = has_old.then_some(None);
+        let request = Request::Delete { key: wire_key, compare: Some(lease), invalidate };
+        // The lease ends by itself.
+        let _ = self.ask_hooked(self.deadline(), key, request, false).await;
+    }
+}
+
+/// A member that gives the lease back if nobody is left who could use it.
+struct Leaving<'a> {
+    client: &'a AsyncClient,
+    member: Member<'a>,
+    has_old: bool,
+}
+
+impl Leaving<'_> {
+    fn flight(&self) -> &super::flight::Flight {
+        &self.member.flight
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let Some(lease) = self.member.leave() else { return };
+        // The runtime may have ended.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (client, key, has_old) = (self.client.clone(), self.member.key().to_vec(), self.has_old);
+        runtime.spawn(async move { client.release(&key, lease, has_old).await });
+    }
+}
+
+/// Tells the observer of a computation, however it ends.
+struct Telling<'a> {
+    client: &'a AsyncClient,
+    began: Instant,
+    is_refresh: bool,
+    is_told: bool,
+}
+
+impl Telling<'_> {
+    fn tell(mut self, result: ComputationResult<'_>) {
+        self.is_told = true;
+        self.tell_observer(result);
+    }
+
+    fn tell_observer(&self, result: ComputationResult<'_>) {
+        if let Some(observer) = &self.client.shared.settings.observer {
+            let elapsed = self.began.elapsed();
+            observer.computed(&Computation { elapsed, is_refresh: self.is_refresh, result });
+        }
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.tell_observer(ComputationResult::Cancelled);
+        }
+    }
+}
+
+/// How often another process's computation is looked for.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(250);

@@ -1,0 +1,125 @@
+//! What goes along with requests, if it was asked for: the near cache, and the observer.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::near_cache::NearStore;
+use super::request::Request;
+use super::{Answer, AsyncClient, Reply, impossible};
+use crate::client::Item;
+use crate::{Error, Protocol};
+
+impl AsyncClient {
+    /// The near cache.
+    pub(super) fn near(&self) -> Option<&Arc<NearStore>> {
+        self.shared.near.as_ref()
+    }
+
+    /// Asks the server of a key, or those of its copies. Who has asked for nothing pays for nothing.
+    pub(super) async fn ask_hooked(
+        &self,
+        deadline: Instant,
+        key: &[u8],
+        request: Request,
+        is_quiet: bool,
+    ) -> Result<Reply, Error> {
+        if self.shared.near.is_none() && !self.shared.is_observed() {
+            return self.ask_servers(deadline, key, request, is_quiet).await;
+        }
+        Box::pin(self.ask_with_hooks(deadline, key, request, is_quiet)).await
+    }
+
+    async fn ask_with_hooks(
+        &self,
+        deadline: Instant,
+        key: &[u8],
+        request: Request,
+        is_quiet: bool,
+    ) -> Result<Reply, Error> {
+        let is_get = matches!(request, Request::Get { .. });
+        let observation = self.shared.is_observed().then(|| self.observe(&request, key));
+        let changing = self.near().filter(|_| request.changes_item());
+        let mut changing = changing.map(|near| Changing { near, key, is_certain: false });
+        let asked = self.ask_servers(deadline, key, request, is_quiet);
+        let result = match observation {
+            Some(observation) => observation.of(asked, is_get).await,
+            None => asked.await,
+        };
+        if let Some(changing) = &mut changing {
+            changing.is_certain = !is_quiet && !result.as_ref().is_err_and(Error::is_unknown);
+        }
+        result
+    }
+
+    /// The value of a key, if the near cache has it.
+    pub(super) fn near_hit(&self, key: &[u8]) -> Option<Item> {
+        let item = self.near()?.get(key)?;
+        if self.shared.is_observed() {
+            self.observe_near_hit(key);
+        }
+        Some(item)
+    }
+
+    /// A get, with a near cache.
+    pub(super) async fn get_near(&self, key: &[u8]) -> Result<Option<Item>, Error> {
+        if let Some(item) = self.near_hit(key) {
+            return Ok(Some(item));
+        }
+        let stamp = self.near().and_then(|near| near.stamp(key, &self.shared));
+        let get = Request::Get { key: self.key(key)?, with_cas: false, exptime: None, recache: None };
+        // Nothing is kept longer than it lives.
+        let get = if self.protocol() == Protocol::Meta { get.with_ttl() } else { get };
+        let reply = self.ask(key, get).await?;
+        let Answer::Found = reply.answer else { return Err(impossible()) };
+        if let (Some(near), Some(stamp), Some(found)) = (self.near(), stamp, &reply.found) {
+            near.put(key, stamp, found);
+        }
+        // As without a near cache, which is not asked for it.
+        Ok(reply.found.map(|found| Item {
+            cas: found.item.cas.filter(|_| self.protocol() == Protocol::Binary),
+            ..found.item
+        }))
+    }
+
+    /// Nothing that is kept, or being computed, is valid any more.
+    pub(super) fn clear_near(&self) {
+        self.shared.flights.outdate_all();
+        if let Some(near) = self.near() {
+            near.clear();
+        }
+    }
+
+    /// For a flush: to be dropped when it is done.
+    pub(super) fn flushing(&self) -> Flushing<'_> {
+        self.shared.flights.outdate_all();
+        Flushing(self)
+    }
+}
+
+/// Every key is being changed.
+pub(super) struct Flushing<'a>(&'a AsyncClient);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.clear_near();
+    }
+}
+
+/// A key is being changed. What was read before the change is done is not valid when it is.
+struct Changing<'a> {
+    near: &'a NearStore,
+    key: &'a [u8],
+    /// The server has made the change, or never will.
+    is_certain: bool,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if self.is_certain {
+            self.near.invalidate(self.key);
+        } else {
+            self.near.doubt(self.key);
+        }
+    }
+}

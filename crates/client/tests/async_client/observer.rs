@@ -1,0 +1,123 @@
+//! What an observer is told.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use larder_client::async_client::{Coherence, NearCache, Observer, Operation};
+use larder_client::{Address, Protocol, Ttl};
+
+use crate::faults::Fake;
+use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_each};
+
+const WELL: &str = "all is well";
+
+/// Each operation in words: name, outcome, attempts, hits of keys, `near`, and the type of its error.
+#[derive(Debug, Default)]
+struct Words(Mutex<Vec<String>>);
+
+impl Observer for Words {
+    fn ended(&self, operation: &Operation<'_>) {
+        let Operation { name, outcome, attempts, keys, hits, .. } = operation;
+        let near = if operation.is_near { " near" } else { "" };
+        let error = operation.error_type.map_or(String::new(), |error| format!(" {error}"));
+        let words = format!("{name} {} {attempts} {hits}/{keys}{near}{error}", outcome.name());
+        let server = operation.server.map_or(String::new(), |_| " at".to_owned());
+        self.0.lock().expect(WELL).push(words + &server);
+    }
+}
+
+impl Words {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().expect(WELL))
+    }
+}
+
+#[tokio::test]
+async fn each_operation_is_told_once() {
+    for server in start_each(&[]) {
+        for protocol in PROTOCOLS {
+            let words = Arc::new(Words::default());
+            let builder =
+                patient(protocol).server(address(&server)).observer(Arc::clone(&words) as Arc<dyn Observer>);
+            let near =
+                NearCache { entries_max: 10, bytes_max: 1 << 20, ttl: MINUTE, coherence: Coherence::Ttl };
+            let client = builder.near_cache(near).build();
+            client.delete("k").await.expect(WELL);
+            words.take();
+            client.get("k").await.expect(WELL);
+            client.set("k", "1", MINUTE).await.expect(WELL);
+            client.get("k").await.expect(WELL);
+            client.get("k").await.expect(WELL);
+            client.gets("k").await.expect(WELL);
+            client.add("k", "1", MINUTE).await.expect(WELL);
+            client.cas("k", "1", MINUTE, 1 << 60).await.expect(WELL);
+            client.incr("k", 1).await.expect(WELL);
+            client.touch("k", Ttl::Never).await.expect(WELL);
+            client.noreply().set("k", "1", MINUTE).await.expect(WELL);
+            client.append("nokey", "1").await.expect(WELL);
+            client.delete("k").await.expect(WELL);
+            assert_eq!(
+                words.take(),
+                [
+                    "get miss 1 0/1 at",
+                    "set done 1 0/1 at",
+                    "get hit 1 1/1 at",
+                    "get hit 0 1/1 near",
+                    "gets hit 1 1/1 at",
+                    "add unmet 1 0/1 at",
+                    "cas unmet 1 0/1 at",
+                    "incr done 1 0/1 at",
+                    "touch done 1 0/1 at",
+                    "set done 1 0/1 at",
+                    "append unmet 1 0/1 at",
+                    "delete done 1 0/1 at",
+                ],
+                "{protocol:?}"
+            );
+            client.set("k", "1", MINUTE).await.expect(WELL);
+            client.get_many(["k", "nokey", "k"]).collect().await;
+            client.get_many(["nokey"]).collect().await;
+            drop(client.get_many(["k"]));
+            assert_eq!(
+                words.take()[1..],
+                ["get_many hit 0 2/3", "get_many miss 0 0/1", "get_many cancelled 0 0/1 cancelled"]
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn failures_are_told_with_their_attempts() {
+    let (mut server, builder) = Fake::start(Protocol::Meta).await;
+    let words = Arc::new(Words::default());
+    let client = builder.observer(Arc::clone(&words) as Arc<dyn Observer>).build();
+    let get = tokio::spawn({
+        let client = client.clone();
+        async move { client.get("k").await }
+    });
+    let mut first = server.accept().await;
+    first.expect("mg k v f O0\r\n").await;
+    drop(first);
+    let mut second = server.accept().await;
+    second.expect("mg k v f O0\r\n").await;
+    second.send("VA 1 f0 O0\r\nx\r\n").await;
+    get.await.expect("no panic").expect("the second answers");
+    assert_eq!(words.take(), ["get hit 2 1/1 at"]);
+
+    let late = client.with_timeout(Duration::from_millis(50));
+    late.set("k", "1", MINUTE).await.expect_err("it is not answered");
+    assert_eq!(words.take(), ["set failed 1 0/1 timeout at"]);
+    let dropped = tokio::spawn(async move { client.get("k").await });
+    let mut third = server.accept().await;
+    third.expect("mg k v f O0\r\n").await;
+    dropped.abort();
+    assert!(dropped.await.expect_err("it is aborted").is_cancelled());
+    assert_eq!(words.take(), ["get cancelled 1 0/1 cancelled at"]);
+
+    let nobody = "127.0.0.1:1".parse::<Address>().expect("an address");
+    let client =
+        patient(Protocol::Meta).server(nobody).observer(Arc::clone(&words) as Arc<dyn Observer>).build();
+    client.get("k").await.expect_err("nobody listens");
+    client.get_many(["k", "l"]).collect().await;
+    assert_eq!(words.take(), ["get failed 1 0/1 connect at", "get_many failed 0 0/2 connect at"]);
+}
