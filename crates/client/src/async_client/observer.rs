@@ -166,6 +166,9 @@ fn error_type(error: &Error) -> &'static str {
         #[cfg(feature = "serde")]
         Error::Json(_) => "json",
         Error::Discovery(_) => "discovery",
+        Error::Value(_) => "value",
+        #[cfg(feature = "serde")]
+        Error::Json(_) => "json",
     }
 }
 
