@@ -425,12 +425,13 @@ fn whoever_waits_ends_the_gathering_before_it_begins_or_after() {
     let since = std::time::Instant::now();
     bed.journal.hurry();
     bed.journal.gather(minute);
+    assert!(since.elapsed() < minute);
     for _ in 0..200 {
         std::thread::scope(|scope| {
             let gathering = scope.spawn(|| bed.journal.gather(minute));
             bed.journal.hurry();
             gathering.join().unwrap();
         });
+        assert!(since.elapsed() < minute);
     }
-    assert!(since.elapsed() < minute);
 }

@@ -37,8 +37,8 @@ impl Window {
         Self::up_to(segment, end, Vec::new())
     }
 
-    /// Of what is before `end`. A file is longer than what was written into it, and to read on costs as much as to read.
-    /// `bytes`: memory to reuse.
+    /// Of what is before `end`. A file is longer than what was written into it, and to read on costs as much as to
+    /// read. `bytes`: memory to reuse.
     pub(super) fn up_to(segment: Arc<Segment>, end: u64, bytes: Vec<u8>) -> Self {
         Self { segment, bytes, filled: 0, start: 0, end, piece_bytes: WINDOW_BYTES, read_bytes: 0 }
     }

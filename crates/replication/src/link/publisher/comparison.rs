@@ -12,7 +12,8 @@ impl Publisher {
         self.answer(answer);
     }
 
-    /// The answer to [`CompareStep::List`](crate::compare::CompareStep::List), and where the next list begins; `None`: there are no more.
+    /// The answer to [`CompareStep::List`](crate::compare::CompareStep::List), and where the next list begins;
+    /// `None`: there are no more.
     pub fn compare_listed(&mut self, keys: Vec<Listed<'_>>, position: Option<Vec<u8>>) {
         if let Some(answer) = self.answering.listed(keys, position) {
             self.channel.send(&Message::Compared(answer));

@@ -28,7 +28,8 @@ impl Subscriber {
         self.go_on_comparing(now);
     }
 
-    /// The answer to [`AskingStep::Judge`](crate::compare::AskingStep::Judge): the keys whose states this site asks for.
+    /// The answer to [`AskingStep::Judge`](crate::compare::AskingStep::Judge):
+    /// the keys whose states this site asks for.
     pub fn compare_judged(&mut self, keys: Vec<Vec<u8>>, now: Now) {
         self.asking.judged(keys);
         self.compared_step(now);
