@@ -3,6 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use super::connector::Connector;
 use super::replicas::Replication;
 use super::topology::Topology;
 use super::{AsyncClient, Entry, Shared};
@@ -17,6 +18,7 @@ pub struct AsyncBuilder {
     placement: Placement,
     policy: FailurePolicy,
     breaker: Option<CircuitBreaker>,
+    seed: Option<u64>,
     settings: Settings,
 }
 
@@ -34,6 +36,7 @@ pub(super) struct Settings {
     pub replication: Option<Replication>,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
+    pub connector: Option<Arc<dyn Connector>>,
 }
 
 /// What a connection holds at most.
@@ -59,6 +62,7 @@ impl Default for Settings {
             replication: None,
             tls: None,
             login: None,
+            connector: None,
         }
     }
 }
@@ -215,11 +219,30 @@ impl AsyncBuilder {
         self
     }
 
+    /// Sets what opens connections in place of the system. It has to encrypt by itself: with [`AsyncBuilder::tls`] as
+    /// well, connecting fails. Names of lists of servers are looked up by the system all the same.
+    #[must_use]
+    pub fn connector(mut self, connector: impl Connector + 'static) -> Self {
+        self.settings.connector = Some(Arc::new(connector));
+        self
+    }
+
+    /// Makes the time until a server is probed follow from this number, for runs that can be repeated.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> AsyncClient {
         let has_policy = self.policy != FailurePolicy::Error;
         let breaker = self.breaker.or_else(|| has_policy.then(CircuitBreaker::default));
         let router = Router::new(&self.servers, self.placement, self.policy, breaker);
+        let router = match self.seed {
+            Some(seed) => router.seeded(seed),
+            None => router,
+        };
         let settings = Arc::new(self.settings);
         let timeout = settings.timeout;
         let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));

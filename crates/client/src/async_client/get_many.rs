@@ -1,6 +1,6 @@
 //! Gets of many keys, of all their servers at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -154,9 +154,9 @@ impl AsyncClient {
     }
 }
 
-/// Keys by server, and by how they are written.
+/// Keys by server, and by how they are written. Servers are asked in order, so that runs can be repeated.
 #[derive(Default)]
-struct Shares(HashMap<usize, [Vec<Share>; 2]>);
+struct Shares(BTreeMap<usize, [Vec<Share>; 2]>);
 
 impl Shares {
     fn push(&mut self, server: usize, key: WireKey, place: usize) {
