@@ -3,7 +3,7 @@
 use larder_sim::shared_client::ClientScenario;
 
 /// The seeds of every test run.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1500;
 /// A planted bug is found within so many.
 const SEEDS_OF_BUG: u64 = 400;
 
@@ -15,8 +15,8 @@ fn no_answer_is_wrong_or_late() {
     // Otherwise the seeds show nothing.
     let totals = all.totals;
     assert_eq!(totals.right + totals.failed + totals.cancelled, totals.operations);
-    assert!(totals.operations > 50_000 && totals.right > 20_000, "{totals:?}");
-    assert!(totals.failed > 5_000 && totals.cancelled > 1_000, "{totals:?}");
+    assert!(totals.operations > 50_000 && totals.right > 40_000, "{totals:?}");
+    assert!(totals.failed > 2_000 && totals.cancelled > 500, "{totals:?}");
 }
 
 #[test]

@@ -206,7 +206,8 @@ impl<'s> Network<'s> {
     fn reusable(&self, server: usize) -> Option<usize> {
         let is_it = |link: &Link| {
             let wire = lock(&link.wire);
-            link.server == server && link.socket.is_some() && wire.is_closed && wire.end.is_none()
+            let is_alive = link.socket.is_some() && wire.end.is_none() && link.plan.stall.is_none();
+            link.server == server && is_alive && wire.is_closed
         };
         self.links.iter().position(is_it)
     }
