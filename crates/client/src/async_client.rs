@@ -197,7 +197,7 @@ impl AsyncClient {
             return Box::pin(asked).await;
         }
         let request = Arc::new(request);
-        if entry.topology.warm_up.is_none() {
+        if entry.topology.warming().is_none() {
             return entry.topology.ask(key, &request, is_quiet, deadline).await;
         }
         Box::pin(entry.topology.ask_and_warm(key, &request, is_quiet, &entry.stay, deadline)).await

@@ -10,9 +10,12 @@
 //! counted up by one: each acknowledgement shows another, and in the end they have counted each change that was
 //! acknowledged, and none that was told as not made. No operation goes on after its deadline, to the millisecond.
 //!
+//! Some seeds are of several processes whose lists of servers change ([`warm_up`]).
+//!
 //! [`Connector`]: larder_client::async_client::Connector
 //! [`network`]: self::network
 //! [`history`]: self::history
+//! [`warm_up`]: self::warm_up
 
 mod history;
 mod network;
@@ -20,6 +23,7 @@ mod reply;
 mod scenario;
 mod server;
 mod task;
+mod warm_up;
 mod wire;
 
 use std::ops::AddAssign;
@@ -123,6 +127,9 @@ async fn ask(
     counts: Arc<Mutex<Counts>>,
     log: Log,
 ) -> Result<Totals, String> {
+    if scenario.processes > 1 {
+        return warm_up::ask_in_turn(scenario, &board, log).await;
+    }
     let hides_values = scenario.policy == FailurePolicy::Miss;
     let history = History::new(scenario.keys, scenario.moves_keys(), hides_values);
     let started = Instant::now();

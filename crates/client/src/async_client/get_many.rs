@@ -209,9 +209,11 @@ impl Bulk {
 
     /// Looks for keys that were not found, and have moved, at their old places.
     async fn ask_old_servers(&self, share: &Share) {
-        let Some(warm_up) = &self.topology.warm_up else { return };
+        if self.topology.warming().is_none() {
+            return;
+        }
         let is_moved =
-            |(key, _): &(&WireKey, usize)| warm_up.old_server_of(&key.original(), &self.topology).is_some();
+            |(key, _): &(&WireKey, usize)| self.topology.may_be_at_old_place(&key.original());
         let moved: Vec<_> = share.give_up().into_iter().filter(is_moved).collect();
         let ask = |(key, place): (&WireKey, usize)| self.ask_key(Ok(key.clone()), place);
         let mut asked = iter(moved).map(ask).buffer_unordered(SHARE_KEYS);
@@ -327,6 +329,8 @@ impl Stream for GetMany {
             }
             match self.servers.poll_next_unpin(cx) {
                 Poll::Ready(Some(())) => {}
+                // A connection that is ending may still hold a sender: nobody waits for it.
+                Poll::Ready(None) if !self.arrivals.is_closed() => self.arrivals.close(),
                 // Where all are done, tokio has told the task to give others a turn before it receives.
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }
@@ -362,3 +366,20 @@ const SHARE_KEYS: usize = 64;
 const SHARES_AT_ONCE: usize = 16;
 /// Keys that are asked for one by one at a time.
 const KEYS_AT_ONCE: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_ends_though_a_connection_has_not_let_go() {
+        let (sender, arrivals) = mpsc::unbounded_channel();
+        let failure = BulkFailure { places: vec![0], address: None, error: Error::Timeout };
+        sender.send(Arrival::Failure(failure)).expect("it is open");
+        let many = GetMany { servers: FuturesUnordered::new(), arrivals, keys: 1 };
+        let minute = std::time::Duration::from_secs(60);
+        let found = tokio::time::timeout(minute, many.collect()).await.expect("it ends");
+        assert_eq!(found.failures.len(), 1);
+        drop(sender);
+    }
+}

@@ -23,6 +23,8 @@ pub enum Bug {
     LateTimeout,
     /// A change that may have been made is told as not made.
     CertainFailure,
+    /// The warm-up of one process is far shorter than that of the others.
+    ShortWarmUp,
 }
 
 impl larder_seeds::Bug for Bug {
@@ -32,6 +34,7 @@ impl larder_seeds::Bug for Bug {
         Self::RepeatedChange,
         Self::LateTimeout,
         Self::CertainFailure,
+        Self::ShortWarmUp,
     ];
 
     fn name(self) -> &'static str {
@@ -41,6 +44,7 @@ impl larder_seeds::Bug for Bug {
             Self::RepeatedChange => "repeated-change",
             Self::LateTimeout => "late-timeout",
             Self::CertainFailure => "certain-failure",
+            Self::ShortWarmUp => "short-warm-up",
         }
     }
 }
@@ -90,12 +94,19 @@ impl larder_seeds::Scenario for ClientScenario {
         let policies =
             [FailurePolicy::Error, FailurePolicy::Eject, FailurePolicy::Failover, FailurePolicy::Miss];
         let servers = rng.usize(1..=3);
-        let policy = if rng.percent(60) { FailurePolicy::Error } else { policies[rng.usize(..4)] };
+        let processes = if rng.percent(10) { rng.usize(2..=3) } else { 1 };
+        let policy = if processes > 1 || rng.percent(60) { FailurePolicy::Error } else { policies[rng.usize(..4)] };
         Self {
             seed,
-            protocol: [Protocol::Meta, Protocol::Meta, Protocol::Binary, Protocol::Text][rng.usize(..4)],
+            // Only the meta protocol has a warm-up.
+            protocol: match rng.u32(..4) {
+                _ if processes > 1 => Protocol::Meta,
+                0 => Protocol::Binary,
+                1 => Protocol::Text,
+                _ => Protocol::Meta,
+            },
             policy,
-            servers,
+            servers: if processes > 1 { servers + 1 } else { servers },
             tasks: rng.usize(2..=5),
             operations: rng.u32(12..=18),
             keys: rng.usize(1..=5),
@@ -104,7 +115,7 @@ impl larder_seeds::Scenario for ClientScenario {
             latency_ms: rng.u64(0..6),
             faults_percent: [0, 30, 60, 90][rng.usize(..4)],
             cancels: rng.percent(50),
-            processes: 1,
+            processes,
             bug: None,
         }
     }

@@ -69,7 +69,8 @@ impl Task {
         Ok(())
     }
 
-    async fn ask(&self, kind: u32, key: usize, bytes: usize) -> Checked {
+    /// An operation of this kind.
+    pub(super) async fn ask(&self, kind: u32, key: usize, bytes: usize) -> Checked {
         match kind {
             0..=2 => self.get(key).await,
             3 | 4 => {
