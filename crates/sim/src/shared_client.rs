@@ -109,12 +109,9 @@ fn run(scenario: &ClientScenario, trace: Option<Trace<'_>>) -> Result<Run, Failu
     }
     let counts = lock(&counts);
     match result {
-        Ok(totals) if counts.evictions == 0 => Ok(Run {
-            totals,
-            connections: counts.links,
-            events: counts.events,
-            digest: counts.digest,
-        }),
+        Ok(totals) if counts.evictions == 0 => {
+            Ok(Run { totals, connections: counts.links, events: counts.events, digest: counts.digest })
+        }
         Ok(_) => Err(failed(counts.events, "the servers are too small".to_owned())),
         Err(what) => Err(failed(counts.events, what)),
     }

@@ -82,8 +82,7 @@ impl Socket {
         match connection.next() {
             Next::Read if self.inbox.is_empty() => return (Next::Read, sent),
             Next::Read => {
-                received =
-                    if rng.percent(70) { self.inbox.len() } else { rng.usize(1..=self.inbox.len()) };
+                received = if rng.percent(70) { self.inbox.len() } else { rng.usize(1..=self.inbox.len()) };
                 received = received.min(RECEIVED_BYTES_MAX);
             }
             Next::Wait(_) => {}

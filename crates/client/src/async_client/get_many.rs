@@ -212,8 +212,7 @@ impl Bulk {
         if self.topology.warming().is_none() {
             return;
         }
-        let is_moved =
-            |(key, _): &(&WireKey, usize)| self.topology.may_be_at_old_place(&key.original());
+        let is_moved = |(key, _): &(&WireKey, usize)| self.topology.may_be_at_old_place(&key.original());
         let moved: Vec<_> = share.give_up().into_iter().filter(is_moved).collect();
         let ask = |(key, place): (&WireKey, usize)| self.ask_key(Ok(key.clone()), place);
         let mut asked = iter(moved).map(ask).buffer_unordered(SHARE_KEYS);

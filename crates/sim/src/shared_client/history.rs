@@ -69,7 +69,8 @@ impl History {
     pub(super) fn begin(&mut self, key: usize, value_bytes: Option<usize>) -> (usize, Vec<u8>) {
         let number = self.changes.len();
         let head = format!("{}:{number} ", key_name(key));
-        let value = value_bytes.map(|bytes| head.bytes().cycle().take(bytes.max(head.len())).collect::<Vec<_>>());
+        let value =
+            value_bytes.map(|bytes| head.bytes().cycle().take(bytes.max(head.len())).collect::<Vec<_>>());
         let begin = self.now();
         self.changes.push(Change { key, value: value.clone(), begin, fate: Fate::Open, was_read: false });
         (number, value.unwrap_or_default())

@@ -112,7 +112,9 @@ impl<'s> Network<'s> {
             board: Arc::default(),
             log,
             rng: Rng::with_seed(scenario.seed ^ 0x5DEE_CE66_D1CE_4E5B),
-            servers: (0..scenario.servers).map(|_| Server::start(scenario.seed)).collect::<io::Result<_>>()?,
+            servers: (0..scenario.servers)
+                .map(|_| Server::start(scenario.seed))
+                .collect::<io::Result<_>>()?,
             links: Vec::new(),
             events: BinaryHeap::new(),
             planned: 0,

@@ -95,7 +95,8 @@ impl larder_seeds::Scenario for ClientScenario {
             [FailurePolicy::Error, FailurePolicy::Eject, FailurePolicy::Failover, FailurePolicy::Miss];
         let servers = rng.usize(1..=3);
         let processes = if rng.percent(10) { rng.usize(2..=3) } else { 1 };
-        let policy = if processes > 1 || rng.percent(60) { FailurePolicy::Error } else { policies[rng.usize(..4)] };
+        let policy =
+            if processes > 1 || rng.percent(60) { FailurePolicy::Error } else { policies[rng.usize(..4)] };
         Self {
             seed,
             // Only the meta protocol has a warm-up.

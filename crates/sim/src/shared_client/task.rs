@@ -218,7 +218,18 @@ fn value_bytes(rng: &mut Rng) -> usize {
 }
 
 const NAMES: [&str; 12] = [
-    "get", "get", "get", "set", "set", "delete", "add", "cas", "incr", "noreply set", "get and touch", "get of many",
+    "get",
+    "get",
+    "get",
+    "set",
+    "set",
+    "delete",
+    "add",
+    "cas",
+    "incr",
+    "noreply set",
+    "get and touch",
+    "get of many",
 ];
 const DAY: Ttl = Ttl::After(Duration::from_secs(24 * 60 * 60));
 /// tokio's clock counts milliseconds.

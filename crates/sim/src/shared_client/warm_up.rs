@@ -23,7 +23,7 @@ pub(super) async fn ask_in_turn(
     board: &Arc<Board>,
     log: Log,
 ) -> Result<Totals, String> {
-    let scenario = &ClientScenario { timeout: MINUTE, ..scenario.clone() };
+    let scenario = &ClientScenario { timeout: MINUTE, keys: scenario.keys * 4, ..scenario.clone() };
     let mut rng = Rng::with_seed(scenario.seed ^ 0x9E37_79B9_7F4A_7C15);
     let history = Arc::new(Mutex::new(History::new(scenario.keys, false, true)));
     let (before, after) = if rng.bool() { (1, scenario.servers) } else { (scenario.servers, 1) };
@@ -51,8 +51,8 @@ pub(super) async fn ask_in_turn(
     // The lists before were empty.
     tokio::time::sleep(WARM_UP * 3).await;
     let mut totals = Totals::default();
-    for _ in 0..scenario.operations {
-        play(&tasks, &mut rng, &mut totals).await?;
+    for key in 0..scenario.keys {
+        tasks[0].ask(SET, key, 20).await?;
     }
     // The last process is late by almost the time of a warm-up, and nothing is asked meanwhile: those that have the new
     // list, and those that have not, would not see each other's changes.
@@ -72,9 +72,11 @@ pub(super) async fn ask_in_turn(
 async fn play(tasks: &[Task], rng: &mut Rng, totals: &mut Totals) -> Result<(), String> {
     let task = &tasks[rng.usize(..tasks.len())];
     // Not those that count: a number may be missing.
-    let (kind, key) = (if rng.u32(..10) == 0 { 11 } else { rng.u32(..8) }, rng.usize(..task.scenario.keys));
+    let kind = [GET, GET, DELETE, GET_MANY, rng.u32(..8)][rng.usize(..5)];
+    let key = rng.usize(..task.scenario.keys);
     let verdict = task.ask(kind, key, 20).await?;
-    task.log.line(task.started, format_args!("process {}: kind {kind} of key {key}: {verdict:?}", task.number));
+    task.log
+        .line(task.started, format_args!("process {}: kind {kind} of key {key}: {verdict:?}", task.number));
     totals.operations += 1;
     match verdict {
         Verdict::Right => totals.right += 1,
@@ -90,3 +92,8 @@ fn set_servers(client: &AsyncClient, servers: usize) -> Result<(), String> {
 
 const WARM_UP: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
+/// See [`Task::ask`].
+const GET: u32 = 0;
+const SET: u32 = 3;
+const DELETE: u32 = 5;
+const GET_MANY: u32 = 11;

@@ -117,7 +117,6 @@ pub(crate) struct Proxy {
     listener: JoinHandle<()>,
 }
 
-
 impl Proxy {
     /// `plan` says what goes wrong on a connection, by its number from 0.
     pub(crate) async fn start(
