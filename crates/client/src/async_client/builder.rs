@@ -121,9 +121,17 @@ impl AsyncBuilder {
     /// request to it has failed. So no old value is read by this client during the warm-up. A flush ends it. A key that
     /// returns to a server when a list shrinks again may be old there: flush such a server.
     ///
-    /// Other processes should get the new list at about the same time. Those that have it already are safe from each
-    /// other, but for a moment: a value that one moves while another deletes it can be read until the first has looked
-    /// at the old place once more, and an `add` whose reply is lost may come after a later delete.
+    /// Other processes should get the new list at about the same time: before all have it, a process with the old list
+    /// reads and changes the old places alone. Nothing old comes back at the end if the lists of all changed within
+    /// this time, since changes delete at the old place for twice the time; then the old servers are let go, with the
+    /// next request. The time has to be the same for all, and the next list should come after twice the time.
+    ///
+    /// Processes that have the list are safe from each other, but for what no request of memcached's protocols can tie
+    /// together, since it is at two servers. A value that one moves while another deletes it can be read until the
+    /// first has looked at the old place once more: at most as long as the operation that moves it may take. If that
+    /// second look fails, or its process dies before, the value stays, until it expires. An `add` whose reply is lost
+    /// may come after a later delete. An old server that one process cannot reach and another can keeps what the first
+    /// deletes, and so does one that left the list when it is flushed.
     #[must_use]
     pub fn warm_up(mut self, time: Duration) -> Self {
         self.settings.warm_up = Some(time).filter(|time| !time.is_zero());
