@@ -19,6 +19,7 @@
 
 mod history;
 mod network;
+mod plan;
 mod reply;
 mod scenario;
 mod server;

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use larder_client::{Address, Protocol};
+use larder_client::Address;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::plan::Plan;
 use super::reply;
 use super::scenario::{Bug, ClientScenario};
 use super::server::Server;
@@ -90,21 +91,6 @@ struct Link {
     has_replies_event: bool,
 }
 
-/// What goes wrong on a connection.
-#[derive(Debug, Default)]
-struct Plan {
-    is_refused: bool,
-    is_never_open: bool,
-    request_cut: Option<usize>,
-    reply_cut: Option<usize>,
-    stall: Option<usize>,
-    trickles: bool,
-    /// In percent, of replies: they come twice, after the next, far too late.
-    repeats: u32,
-    swaps: u32,
-    late: u32,
-}
-
 impl<'s> Network<'s> {
     pub(super) fn new(scenario: &'s ClientScenario, log: Log) -> io::Result<Self> {
         Ok(Self {
@@ -163,14 +149,10 @@ impl<'s> Network<'s> {
         self.rng.u64(0..=self.scenario.latency_ms)
     }
 
-    fn is_faulty(&self) -> bool {
-        lock(&self.counts).is_faulty
-    }
-
     /// Somebody connects.
     fn open(&mut self, ask: Ask) {
         let server = server_of(&ask.address);
-        let plan = if self.is_faulty() && self.rng.percent(self.scenario.faults_percent) {
+        let plan = if lock(&self.counts).is_faulty && self.rng.percent(self.scenario.faults_percent) {
             Plan::random(&mut self.rng, self.scenario.protocol)
         } else {
             Plan::default()
@@ -392,30 +374,6 @@ impl<'s> Network<'s> {
         let mut wire = lock(&link.wire);
         wire.end = wire.end.or(Some(end));
         wire.wake();
-    }
-}
-
-impl Plan {
-    fn random(rng: &mut Rng, protocol: Protocol) -> Self {
-        let mut plan = Self { trickles: rng.percent(30), ..Self::default() };
-        let bytes = |rng: &mut Rng| {
-            let limit = 1 << rng.u32(1..12);
-            Some(rng.usize(..limit))
-        };
-        // Nothing in the text protocol tells one `STORED` from another.
-        let has_opaques = protocol != Protocol::Text;
-        match rng.u32(..12) {
-            0 | 1 => plan.request_cut = bytes(rng),
-            2 | 3 => plan.reply_cut = bytes(rng),
-            4 => plan.stall = bytes(rng),
-            5 | 6 => plan.late = rng.u32(1..40),
-            7 | 8 if has_opaques => plan.repeats = rng.u32(1..50),
-            9 if has_opaques => plan.swaps = rng.u32(1..50),
-            10 => plan.is_refused = true,
-            11 => plan.is_never_open = true,
-            _ => {}
-        }
-        plan
     }
 }
 
