@@ -328,8 +328,6 @@ impl Stream for GetMany {
             }
             match self.servers.poll_next_unpin(cx) {
                 Poll::Ready(Some(())) => {}
-                // A connection that is ending may still hold a sender: nobody waits for it.
-                Poll::Ready(None) if !self.arrivals.is_closed() => self.arrivals.close(),
                 // Where all are done, tokio has told the task to give others a turn before it receives.
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }
@@ -365,20 +363,3 @@ const SHARE_KEYS: usize = 64;
 const SHARES_AT_ONCE: usize = 16;
 /// Keys that are asked for one by one at a time.
 const KEYS_AT_ONCE: usize = 512;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn it_ends_though_a_connection_has_not_let_go() {
-        let (sender, arrivals) = mpsc::unbounded_channel();
-        let failure = BulkFailure { places: vec![0], address: None, error: Error::Timeout };
-        sender.send(Arrival::Failure(failure)).expect("it is open");
-        let many = GetMany { servers: FuturesUnordered::new(), arrivals, keys: 1 };
-        let minute = std::time::Duration::from_secs(60);
-        let found = tokio::time::timeout(minute, many.collect()).await.expect("it ends");
-        assert_eq!(found.failures.len(), 1);
-        drop(sender);
-    }
-}
