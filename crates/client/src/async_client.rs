@@ -72,6 +72,7 @@ mod changes;
 mod compute;
 mod computed;
 mod connection;
+mod connector;
 mod discovery;
 mod driver;
 mod end;
@@ -107,6 +108,7 @@ pub use builder::AsyncBuilder;
 use builder::Settings;
 pub use changes::StoreOptions;
 pub use computed::{ComputeError, ComputeOptions, Computed};
+pub use connector::{Connecting, Connector, Transport};
 pub use discovery::ServerWatch;
 use flight::Flights;
 pub use get_many::{BulkFailure, Found, GetMany};
@@ -244,7 +246,7 @@ impl AsyncClient {
             return Box::pin(asked).await;
         }
         let request = Arc::new(request);
-        if entry.topology.warm_up.is_none() {
+        if entry.topology.warming().is_none() {
             return entry.topology.ask(key, &request, is_quiet, deadline).await;
         }
         Box::pin(entry.topology.ask_and_warm(key, &request, is_quiet, &entry.stay, deadline)).await

@@ -26,6 +26,7 @@ mod observer;
 mod request;
 mod rng;
 mod scenario;
+pub mod shared_client;
 mod sim;
 mod site;
 mod socket;

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use fastrand::Rng;
 use larder_client::codec::Protocol;
 use larder_seeds::{Failure, Trace};
-use larder_server::conn::output::Output;
-use larder_server::conn::session::{Context, Next, Window};
-use larder_server::conn::waiter::{Turns, Waiting};
+use larder_server::conn::session::Next;
+use larder_server::conn::waiter::Waiting;
 use larder_store::MemoryStore;
 use larder_store::commit::{Clock as _, Step};
 
@@ -19,7 +18,7 @@ use crate::request::Op;
 use crate::rng::Choose as _;
 use crate::scenario::{Bug, Scenario};
 use crate::site::Site;
-use crate::socket::{Socket, head_of};
+use crate::socket::Socket;
 use crate::witness::{Place, Witness, describe};
 
 /// What a run did, if nothing was wrong.
@@ -544,91 +543,19 @@ impl<'s, 't> Sim<'s, 't> {
         Ok(())
     }
 
-    /// Receives, executes and sends. Returns what the connection wants then, and what was sent.
+    /// Receives, executes and sends.
     fn exchange(&mut self, client: usize, socket: &mut Socket) -> (Next, Vec<u8>) {
-        let mut sent = Vec::new();
-        let Some(site) = &mut self.site else { return (Next::Read, sent) };
+        let Some(site) = &mut self.site else { return (Next::Read, Vec::new()) };
         let shared = Arc::clone(&site.shared);
         let worker = &mut site.workers[socket.worker];
-        let (rng, connection) = (&mut self.rng, &mut socket.connection);
-        if let Err(next) = connection.release(&shared) {
-            return (next, sent);
-        }
-        while let Some(unsent) = connection.poll_output() {
-            let guards = worker.handles.pin(shared.clock.now());
-            let max_bytes = if rng.percent(80) { usize::MAX } else { rng.usize(1..5000) };
-            let bytes = head_of(&unsent.guarded(&guards), max_bytes);
-            drop(guards);
-            let Some(bytes) = bytes else {
-                return (Next::Close(larder_server::conn::session::CloseReason::Error), sent);
-            };
-            connection.on_output_sent(bytes.len());
-            sent.extend_from_slice(&bytes);
-            if connection.poll_output().is_some() {
-                worker.handles.release();
-                return (Next::Send, sent);
-            }
-        }
-        let mut received = 0;
-        match connection.next() {
-            Next::Read if socket.inbox.is_empty() => return (Next::Read, sent),
-            Next::Read => {
-                received =
-                    if rng.percent(70) { socket.inbox.len() } else { rng.usize(1..=socket.inbox.len()) };
-                received = received.min(RECEIVED_BYTES_MAX);
-            }
-            Next::Wait(_) => {}
-            next => return (next, sent),
-        }
-        let mut input: Vec<u8> = socket.inbox.drain(..received).collect();
-        let mut filled = 0;
-        while filled < input.len() && connection.is_receiving_value() {
-            let guards = worker.handles.pin(shared.clock.now());
-            match connection.window(&guards) {
-                Window::Fill(window) => {
-                    let n = window.len().min(input.len() - filled);
-                    window[..n].copy_from_slice(&input[filled..filled + n]);
-                    connection.on_window_filled(n);
-                    filled += n;
-                }
-                Window::None => break,
-                Window::TryAgain => {
-                    let rest = input.split_off(filled);
-                    socket.inbox.splice(..0, rest);
-                    return (Next::Wait(Waiting::Memory), sent);
-                }
-            }
-        }
-        let mut rest = &input[filled..];
-        if received > 0 && rest.is_empty() {
-            return (connection.next(), sent);
-        }
-        let context = Context {
-            shared: &shared,
-            counters: &shared.counters[socket.worker],
-            recorder: &worker.recorder,
-            worker: socket.worker,
-            client: &socket.client,
-            turns: &Turns::new(2),
+        let actor = self.clients[client].connection;
+        let (witness, is_pinned) = (&self.witness, &mut self.is_pinned);
+        let executing = |is_executing: bool| {
+            *is_pinned = true;
+            lock(witness).actor = is_executing.then_some(actor);
         };
-        let guards = worker.handles.pin(shared.clock.now());
-        self.is_pinned = true;
-        let mut output = Output::default();
-        lock(&self.witness).actor = Some(self.clients[client].connection);
-        let requests_max = shared.settings.requests_per_event;
-        connection.on_bytes(&context, &guards, &mut rest, None, &mut output, requests_max);
-        lock(&self.witness).actor = None;
-        if self.scenario.has(Bug::ReplyBeforeCommit) || !connection.hold(&shared, &guards, &output) {
-            let max_bytes = if rng.percent(80) { usize::MAX } else { rng.usize(..5000) };
-            let bytes = head_of(&output, max_bytes).unwrap_or_default();
-            connection.on_sent(&shared.buffers, &output, bytes.len());
-            sent.extend_from_slice(&bytes);
-        }
-        drop(guards);
-        // An error is answered with a line, and the connection ends; no request is so long.
-        let _ = connection.keep_input(&shared.buffers, rest);
-        worker.handles.release();
-        (connection.next(), sent)
+        let holds = !self.scenario.has(Bug::ReplyBeforeCommit);
+        socket.exchange(&shared, worker, &mut self.rng, holds, executing)
     }
 
     /// A client receives what was sent.
@@ -783,5 +710,3 @@ impl<'s, 't> Sim<'s, 't> {
 
 /// Far more than all requests of a scenario need, one after the other.
 const SETTLE_STEPS_MAX: u64 = 30_000;
-/// What a worker receives in one read.
-const RECEIVED_BYTES_MAX: usize = 64 << 10;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use super::connector::Connector;
 use super::flight::Flights;
 use super::near_cache::{NearCache, NearStore};
 use super::observer::Observer;
@@ -22,6 +23,7 @@ pub struct AsyncBuilder {
     policy: FailurePolicy,
     breaker: Option<CircuitBreaker>,
     udp: Option<Udp>,
+    seed: Option<u64>,
     settings: Settings,
 }
 
@@ -43,6 +45,7 @@ pub(super) struct Settings {
     pub traces_keys: bool,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
+    pub connector: Option<Arc<dyn Connector>>,
 }
 
 /// What a connection holds at most.
@@ -74,6 +77,7 @@ impl Default for Settings {
             traces_keys: false,
             tls: None,
             login: None,
+            connector: None,
         }
     }
 }
@@ -132,9 +136,17 @@ impl AsyncBuilder {
     /// request to it has failed. So no old value is read by this client during the warm-up. A flush ends it. A key that
     /// returns to a server when a list shrinks again may be old there: flush such a server.
     ///
-    /// Other processes should get the new list at about the same time. Those that have it already are safe from each
-    /// other, but for a moment: a value that one moves while another deletes it can be read until the first has looked
-    /// at the old place once more, and an `add` whose reply is lost may come after a later delete.
+    /// Other processes should get the new list at about the same time: before all have it, a process with the old list
+    /// reads and changes the old places alone. Nothing old comes back at the end if the lists of all changed within
+    /// this time, since changes delete at the old place for twice the time; then the old servers are let go, with the
+    /// next request. The time has to be the same for all, and the next list should come after twice the time.
+    ///
+    /// Processes that have the list are safe from each other, but for what no request of memcached's protocols can tie
+    /// together, since it is at two servers. A value that one moves while another deletes it can be read until the
+    /// first has looked at the old place once more: at most as long as the operation that moves it may take. If that
+    /// second look fails, or its process dies before, the value stays, until it expires. An `add` whose reply is lost
+    /// may come after a later delete. An old server that one process cannot reach and another can keeps what the first
+    /// deletes, and so does one that left the list when it is flushed.
     #[must_use]
     pub fn warm_up(mut self, time: Duration) -> Self {
         self.settings.warm_up = Some(time).filter(|time| !time.is_zero());
@@ -262,11 +274,30 @@ impl AsyncBuilder {
         self
     }
 
+    /// Sets what opens connections in place of the system. It has to encrypt by itself: with [`AsyncBuilder::tls`] as
+    /// well, connecting fails. Names of lists of servers are looked up by the system all the same.
+    #[must_use]
+    pub fn connector(mut self, connector: impl Connector + 'static) -> Self {
+        self.settings.connector = Some(Arc::new(connector));
+        self
+    }
+
+    /// Makes the time until a server is probed follow from this number, for runs that can be repeated.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> AsyncClient {
         let breaker = self.policy.breaker(self.breaker);
         let router = Router::new(&self.servers, self.placement, self.policy, breaker);
         let udp = self.udp.map(|mode| UdpServers::new(mode, &self.servers, &self.settings));
+        let router = match self.seed {
+            Some(seed) => router.seeded(seed),
+            None => router,
+        };
         let settings = Arc::new(self.settings);
         let timeout = settings.timeout;
         let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));

@@ -249,9 +249,10 @@ impl Bulk {
 
     /// Looks for keys that were not found, and have moved, at their old places.
     async fn ask_old_servers(&self, share: &Share) {
-        let Some(warm_up) = &self.topology.warm_up else { return };
-        let is_moved =
-            |(key, _): &(WireKey, usize)| warm_up.old_server_of(&key.original(), &self.topology).is_some();
+        if self.topology.warming().is_none() {
+            return;
+        }
+        let is_moved = |(key, _): &(WireKey, usize)| self.topology.may_be_at_old_place(&key.original());
         let moved: Vec<_> = share.give_up().into_iter().filter(is_moved).collect();
         let ask = |(key, place)| self.ask_key(Ok(key), place);
         let mut asked = iter(moved).map(ask).buffer_unordered(SHARE_KEYS);

@@ -166,9 +166,6 @@ fn error_type(error: &Error) -> &'static str {
         #[cfg(feature = "serde")]
         Error::Json(_) => "json",
         Error::Discovery(_) => "discovery",
-        Error::Value(_) => "value",
-        #[cfg(feature = "serde")]
-        Error::Json(_) => "json",
     }
 }
 

@@ -1,4 +1,4 @@
-//! A connected socket: TCP, TLS over TCP, or a unix socket.
+//! A connected socket: TCP, TLS over TCP, a unix socket, or what the user connects by.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,16 +12,18 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::builder::Settings;
+use super::connector::Transport;
 use super::end::End;
 use crate::codec::{Violation, ViolationKind};
 use crate::{Address, Error, Login, Protocol, Tls, login};
 
-/// A connected socket.
+/// See [the module](self).
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<TlsStream<TcpStream>>),
+    Other(Box<dyn Transport>),
 }
 
 impl Socket {
@@ -29,7 +31,13 @@ impl Socket {
     pub(super) async fn open(address: &Address, settings: &Settings) -> Result<Self, End> {
         let opened = async {
             let deadline = Instant::now() + settings.connect_timeout;
-            let connected = Self::connect(address, settings.tls.as_ref(), deadline).await;
+            let connected = match (&settings.connector, &settings.tls) {
+                (Some(connector), None) => connector.connect(address).await.map(Self::Other),
+                (Some(_), Some(_)) => {
+                    Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS over a connector"))
+                }
+                (None, tls) => Self::connect(address, tls.as_ref(), deadline).await,
+            };
             let mut socket = connected.map_err(|error| End::of_connect(&error))?;
             if let Some(login) = &settings.login {
                 socket.log_in(login, settings.protocol).await?;
@@ -61,7 +69,7 @@ impl Socket {
         match self {
             Self::Tcp(socket) => Some(socket),
             Self::Tls(session) => Some(session.get_ref().0),
-            Self::Unix(_) => None,
+            Self::Unix(_) | Self::Other(_) => None,
         }
     }
 
@@ -142,6 +150,7 @@ impl AsyncRead for Socket {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Unix(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(session) => Pin::new(session).poll_read(cx, buffer),
+            Self::Other(transport) => Pin::new(transport).poll_read(cx, buffer),
         }
     }
 }
@@ -152,6 +161,7 @@ impl AsyncWrite for Socket {
             Self::Tcp(socket) => Pin::new(socket).poll_write(cx, bytes),
             Self::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
             Self::Tls(session) => Pin::new(session).poll_write(cx, bytes),
+            Self::Other(transport) => Pin::new(transport).poll_write(cx, bytes),
         }
     }
 
@@ -160,6 +170,7 @@ impl AsyncWrite for Socket {
             Self::Tcp(socket) => Pin::new(socket).poll_flush(cx),
             Self::Unix(socket) => Pin::new(socket).poll_flush(cx),
             Self::Tls(session) => Pin::new(session).poll_flush(cx),
+            Self::Other(transport) => Pin::new(transport).poll_flush(cx),
         }
     }
 
@@ -168,6 +179,7 @@ impl AsyncWrite for Socket {
             Self::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
             Self::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
             Self::Tls(session) => Pin::new(session).poll_shutdown(cx),
+            Self::Other(transport) => Pin::new(transport).poll_shutdown(cx),
         }
     }
 }

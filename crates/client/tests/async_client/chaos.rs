@@ -20,8 +20,8 @@ use larder_client::{FailurePolicy, Protocol};
 use larder_conformance::server::Server;
 
 use crate::servers::{PROTOCOLS, address, patient, start_each};
-use operation::Verdict;
-use proxy::{Faults, Plan, Proxy};
+use operation::{KINDS, Verdict};
+use proxy::{Countdown, Faults, Plan, Proxy};
 
 /// All protocols and both servers together.
 const OPERATIONS: u64 = 100_000;
@@ -73,36 +73,53 @@ async fn run(server: &Server, protocol: Protocol, operations: u64, seed: u64, po
         builder = builder.server(second.address()).failure_policy(policy).circuit_breaker(breaker);
     }
     let client = builder.timeout(DEADLINE).connect_timeout(DEADLINE).build();
-    let (begun, succeeded) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let begun = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
     for task in 0..TASKS {
-        let (client, begun, succeeded) = (client.clone(), Arc::clone(&begun), Arc::clone(&succeeded));
+        let (client, begun) = (client.clone(), Arc::clone(&begun));
         tasks.push(tokio::spawn(async move {
             let mut random = fastrand::Rng::with_seed(seed.wrapping_mul(TASKS).wrapping_add(task));
+            let mut counts = Counts::default();
             while begun.fetch_add(1, Ordering::Relaxed) < operations {
-                match operation::play(&client, &mut random).await {
-                    Verdict::Right => {
-                        succeeded.fetch_add(1, Ordering::Relaxed);
+                match operation::play(&client, &mut random, DEADLINE).await {
+                    Verdict::Right => counts.right += 1,
+                    Verdict::Failed => {
+                        counts.failed += 1;
+                        // While both ways are ejected, the others would all fail at once.
+                        if policy != FailurePolicy::Error {
+                            tokio::time::sleep(DEADLINE / 10).await;
+                        }
                     }
-                    // While both ways are ejected, the others would all fail at once.
-                    Verdict::Failed if policy != FailurePolicy::Error => {
-                        tokio::time::sleep(DEADLINE / 10).await
-                    }
-                    Verdict::Failed | Verdict::Cancelled => {}
+                    Verdict::Cancelled => counts.cancelled += 1,
                     Verdict::Wrong(what) => panic!("{what} (LARDER_CHAOS_SEED={seed})"),
                 }
             }
+            counts
         }));
     }
+    let mut all = Counts::default();
     for task in tasks {
-        task.await.expect("every answer is right");
+        let Counts { right, failed, cancelled } = task.await.expect("every answer is right, and in time");
+        all.right += right;
+        all.failed += failed;
+        all.cancelled += cancelled;
     }
-    let (succeeded, connections) = (succeeded.load(Ordering::Relaxed), proxy.connections());
+    let Counts { right, failed, cancelled } = all;
+    let connections = proxy.connections();
     eprintln!(
-        "{protocol:?} {policy:?}: {succeeded} of {operations} operations succeeded, over {connections} connections"
+        "{protocol:?} {policy:?}: {operations} operations: {right} right, {failed} told as failed, {cancelled} \
+         cancelled, none wrong or late, over {connections} connections"
     );
+    assert_eq!(right + failed + cancelled, operations);
     // A client that goes on with broken connections gets nowhere.
-    assert!(succeeded * 3 > operations, "{succeeded} of {operations}");
+    assert!(right * 3 > operations, "{right} of {operations}");
+}
+
+#[derive(Default)]
+struct Counts {
+    right: u64,
+    failed: u64,
+    cancelled: u64,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,40 +127,40 @@ async fn a_cut_at_any_byte_is_survived() {
     for server in start_each(&["-m", "64"]) {
         truth::fill(&patient(Protocol::Meta).server(address(&server)).build()).await;
         for protocol in PROTOCOLS {
-            let whole = Proxy::start(server.address(), protocol, |_| Plan::clean()).await;
-            let client = patient(protocol).server(whole.address()).connections(1).build();
-            let expected = operation::play_each(&client).await;
-            let (sent, received) = whole.bytes();
-            assert!(expected.iter().all(|verdict| matches!(verdict, Verdict::Right)), "{expected:?}");
-            for (cut_request, bytes) in [(true, sent), (false, received)] {
-                let cuts = (0..bytes).map(|cut| survive(server.address(), protocol, cut, cut_request));
-                iter(cuts).buffer_unordered(8).collect::<Vec<()>>().await;
-            }
+            let kinds = (0..KINDS).flat_map(|kind| [(kind, true), (kind, false)]);
+            let cut = |(kind, cut_request)| cut_everywhere(server.address(), protocol, kind, cut_request);
+            let cuts: u64 = iter(kinds).map(cut).buffer_unordered(8).collect::<Vec<u64>>().await.iter().sum();
+            eprintln!("{protocol:?}: {cuts} cuts");
+            assert!(cuts > 400, "{cuts}");
         }
     }
 }
 
-/// Asks for everything, while the first connection is cut.
-async fn survive(server: SocketAddr, protocol: Protocol, cut: u64, cut_request: bool) {
-    let plan = move |number| match (number, cut_request) {
-        (0, true) => Plan { request_cut: Some(cut), ..Plan::clean() },
-        (0, false) => Plan { reply_cut: Some(cut), ..Plan::clean() },
-        _ => Plan::clean(),
-    };
-    let proxy = Proxy::start(server, protocol, plan).await;
+/// Asks for the same again and again, while the connection is cut at one byte after the other, until request or reply
+/// is too short for a cut. Returns the cuts.
+async fn cut_everywhere(server: SocketAddr, protocol: Protocol, kind: u64, cut_request: bool) -> u64 {
+    let countdown = Countdown::default();
+    let mut plan = Plan::clean();
+    *(if cut_request { &mut plan.request_cut } else { &mut plan.reply_cut }) = countdown.clone();
+    let proxy = Proxy::start(server, protocol, move |_| plan.clone()).await;
     let client = patient(protocol).server(proxy.address()).connections(1).build();
-    let mut failed = 0;
-    for verdict in operation::play_each(&client).await {
-        match verdict {
-            Verdict::Right => {}
-            Verdict::Failed => failed += 1,
-            Verdict::Cancelled => unreachable!("nobody cancels"),
-            Verdict::Wrong(what) => panic!("{what}: {protocol:?}, cut at {cut}"),
+    for cut in 0.. {
+        let what = || format!("operation {kind}, {protocol:?}, cut at {cut}");
+        countdown.set(cut);
+        let verdict = operation::ask(&client, kind, 3).await;
+        let is_cut = !countdown.stop();
+        // A change that was cut may have been made.
+        let may_fail = is_cut && !operation::is_read(kind);
+        let is_right = matches!(verdict, Verdict::Right) || may_fail && matches!(verdict, Verdict::Failed);
+        assert!(is_right, "{}: {verdict:?}", what());
+        let next = operation::ask(&client, 0, 4).await;
+        assert!(matches!(next, Verdict::Right), "after {}: {next:?}", what());
+        if !is_cut {
+            assert_eq!(proxy.connections(), cut + 1, "each cut is the end of one connection");
+            return cut;
         }
     }
-    // The one that was cut, if it is a change: reads are asked again.
-    assert!(failed <= 1, "{failed} failed: {protocol:?}, cut at {cut}");
-    assert_eq!(proxy.connections(), 2);
+    unreachable!("requests and replies have an end")
 }
 
 /// Stalls last longer.

@@ -21,21 +21,18 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-const KINDS: u64 = 12;
+/// Kinds of operations.
+pub(crate) const KINDS: u64 = 12;
 /// How long items live that are stored again: longer than any test.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One of each kind, one after the other, with small values.
-pub(crate) async fn play_each(client: &AsyncClient) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for kind in 0..KINDS {
-        verdicts.push(ask(client, kind, 3).await);
-    }
-    verdicts
+/// True if the operations of this kind are sent again if their connection ends.
+pub(crate) fn is_read(kind: u64) -> bool {
+    matches!(kind, 0..=2 | 11)
 }
 
-/// Any operation; some are cancelled.
-pub(crate) async fn play(client: &AsyncClient, random: &mut fastrand::Rng) -> Verdict {
+/// Any operation; some are cancelled. The others have to be over within the client's time.
+pub(crate) async fn play(client: &AsyncClient, random: &mut fastrand::Rng, timeout: Duration) -> Verdict {
     let asked = ask(client, random.u64(..KINDS), random.u64(..KEYS));
     match random.u8(..) {
         0 => cancelled(asked, 1).await,
@@ -44,8 +41,27 @@ pub(crate) async fn play(client: &AsyncClient, random: &mut fastrand::Rng) -> Ve
             let patience = Duration::from_millis(random.u64(0..4));
             tokio::time::timeout(patience, asked).await.unwrap_or(Verdict::Cancelled)
         }
-        _ => asked.await,
+        _ => within(asked, timeout).await,
     }
+}
+
+/// It must not be pending still when it is polled after its deadline. Whoever polls it may be late: that is no fault.
+async fn within(asked: impl Future<Output = Verdict>, timeout: Duration) -> Verdict {
+    let mut asked = pin!(asked);
+    // Its own deadline is set by the first poll, so this one is later.
+    if let Poll::Ready(verdict) = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
+        return verdict;
+    }
+    if let Ok(verdict) = tokio::time::timeout(timeout + TICK, &mut asked).await {
+        return verdict;
+    }
+    // A timer is set off before whoever waits for it is woken: one more, and all of its own have been.
+    for _ in 0..WAKES {
+        if let Ok(verdict) = tokio::time::timeout(TICK, &mut asked).await {
+            return verdict;
+        }
+    }
+    Verdict::Wrong("an operation goes on after its deadline".to_owned())
 }
 
 /// Drops it when it has been polled so many times.
@@ -61,7 +77,8 @@ async fn cancelled(asked: impl Future<Output = Verdict>, polls: u32) -> Verdict 
     Verdict::Cancelled
 }
 
-async fn ask(client: &AsyncClient, kind: u64, n: u64) -> Verdict {
+/// An operation of a kind, with a key.
+pub(crate) async fn ask(client: &AsyncClient, kind: u64, n: u64) -> Verdict {
     let what = format!("operation {kind} of key {n}");
     match kind {
         0 | 1 => {
@@ -141,3 +158,9 @@ fn shorten(answer: &impl Debug) -> String {
     text.truncate(200);
     text
 }
+
+/// tokio's clock counts milliseconds.
+const TICK: Duration = Duration::from_millis(2);
+/// A get of many ends when the task of its connection has let go, and the system may have taken that task's thread away
+/// for a while: one more second of the clock's.
+const WAKES: u32 = 500;

@@ -27,14 +27,14 @@ impl Faults {
 }
 
 /// What goes wrong on a connection.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Plan {
     pub seed: u64,
     /// Ends after so many bytes of requests, or of replies.
-    pub request_cut: Option<u64>,
-    pub reply_cut: Option<u64>,
+    pub request_cut: Countdown,
+    pub reply_cut: Countdown,
     /// Nothing comes after so many bytes of replies.
-    pub stall: Option<u64>,
+    pub stall: Countdown,
     /// Bytes come in small pieces, some of them late.
     pub trickles: bool,
     /// One reply in so many comes twice, or after the next.
@@ -57,9 +57,9 @@ impl Plan {
             random.u64(..limit)
         };
         match random.u8(..8) {
-            0 if faults.cuts => plan.request_cut = Some(early(&mut random)),
-            1 | 2 if faults.cuts => plan.reply_cut = Some(early(&mut random)),
-            3 if faults.stalls => plan.stall = Some(early(&mut random)),
+            0 if faults.cuts => plan.request_cut = Countdown::after(early(&mut random)),
+            1 | 2 if faults.cuts => plan.reply_cut = Countdown::after(early(&mut random)),
+            3 if faults.stalls => plan.stall = Countdown::after(early(&mut random)),
             4 | 5 if faults.repeats => plan.repeats = Some(random.u32(1..200)),
             6 if faults.repeats => plan.swaps = Some(random.u32(1..200)),
             _ => {}
@@ -68,18 +68,53 @@ impl Plan {
     }
 }
 
+/// The bytes that still pass before something happens, once. All clones are the same.
+#[derive(Clone)]
+pub(crate) struct Countdown(Arc<AtomicU64>);
+
+impl Countdown {
+    const NEVER: u64 = u64::MAX;
+
+    pub(crate) fn after(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// It happens after so many more.
+    pub(crate) fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::SeqCst);
+    }
+
+    /// It does not happen any more. False: it has happened.
+    pub(crate) fn stop(&self) -> bool {
+        self.0.swap(Self::NEVER, Ordering::SeqCst) != Self::NEVER
+    }
+
+    fn left(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// So many bytes have passed. True: it happens now.
+    fn pass(&self, bytes: u64) -> bool {
+        let left = self.left();
+        let is_over = left == bytes;
+        if left != Self::NEVER {
+            self.set(if is_over { Self::NEVER } else { left - bytes });
+        }
+        is_over
+    }
+}
+
+impl Default for Countdown {
+    fn default() -> Self {
+        Self::after(Self::NEVER)
+    }
+}
+
 /// A proxy before a server, until it is dropped.
 pub(crate) struct Proxy {
     address: SocketAddr,
-    counts: Arc<Counts>,
+    connections: Arc<AtomicU64>,
     listener: JoinHandle<()>,
-}
-
-#[derive(Default)]
-struct Counts {
-    connections: AtomicU64,
-    request_bytes: AtomicU64,
-    reply_bytes: AtomicU64,
 }
 
 impl Proxy {
@@ -91,16 +126,16 @@ impl Proxy {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let counts = Arc::new(Counts::default());
-        let counting = Arc::clone(&counts);
+        let connections = Arc::<AtomicU64>::default();
+        let counting = Arc::clone(&connections);
         let listener = tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.expect("somebody connects");
-                let plan = plan(counting.connections.fetch_add(1, Ordering::Relaxed));
-                tokio::spawn(forward(client, server, protocol, plan, Arc::clone(&counting)));
+                let plan = plan(counting.fetch_add(1, Ordering::Relaxed));
+                tokio::spawn(forward(client, server, protocol, plan));
             }
         });
-        Self { address, counts, listener }
+        Self { address, connections, listener }
     }
 
     pub(crate) fn address(&self) -> Address {
@@ -108,13 +143,7 @@ impl Proxy {
     }
 
     pub(crate) fn connections(&self) -> u64 {
-        self.counts.connections.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of requests and of replies that have passed.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        let count = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
-        (count(&self.counts.request_bytes), count(&self.counts.reply_bytes))
+        self.connections.load(Ordering::Relaxed)
     }
 }
 
@@ -124,8 +153,10 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, server: SocketAddr, protocol: Protocol, plan: Plan, counts: Arc<Counts>) {
+async fn forward(client: TcpStream, server: SocketAddr, protocol: Protocol, plan: Plan) {
     let Ok(server) = TcpStream::connect(server).await else { return };
+    // Or its port would be used up for a minute. The client is told by a FIN: that uses up the listener's port only.
+    server.set_zero_linger().expect("it is a socket");
     client.set_nodelay(true).expect("it is a socket");
     server.set_nodelay(true).expect("it is a socket");
     let (from_client, to_client) = client.into_split();
@@ -133,31 +164,28 @@ async fn forward(client: TcpStream, server: SocketAddr, protocol: Protocol, plan
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let requests = Lane {
         random: random.fork(),
-        cut: plan.request_cut,
-        stall: None,
+        cut: plan.request_cut.clone(),
+        stall: Countdown::default(),
         trickles: plan.trickles,
-        passed: 0,
         output: to_server,
     };
     let replies = Lane {
         random: random.fork(),
-        cut: plan.reply_cut,
-        stall: plan.stall,
+        cut: plan.reply_cut.clone(),
+        stall: plan.stall.clone(),
         trickles: plan.trickles,
-        passed: 0,
         output: to_client,
     };
     // Either end is the end of both.
     tokio::select! {
-        () = carry_requests(from_client, requests, &counts) => {}
-        () = carry_replies(from_server, replies, protocol, plan, random, &counts) => {}
+        () = carry_requests(from_client, requests) => {}
+        () = carry_replies(from_server, replies, protocol, plan, random) => {}
     }
 }
 
-async fn carry_requests(mut from: OwnedReadHalf, mut lane: Lane, counts: &Counts) {
+async fn carry_requests(mut from: OwnedReadHalf, mut lane: Lane) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(bytes @ 1..) = from.read(&mut buffer).await {
-        counts.request_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if lane.pass(&buffer[..bytes]).await.is_none() {
             return;
         }
@@ -170,7 +198,6 @@ async fn carry_replies(
     protocol: Protocol,
     plan: Plan,
     mut random: fastrand::Rng,
-    counts: &Counts,
 ) {
     let mut buffer = vec![0; 64 << 10];
     let mut input: Vec<u8> = Vec::new();
@@ -178,7 +205,6 @@ async fn carry_replies(
     let mut held: Vec<u8> = Vec::new();
     let mut one_in = |rate: Option<u32>| rate.is_some_and(|rate| random.u32(..rate) == 0);
     while let Ok(bytes @ 1..) = from.read(&mut buffer).await {
-        counts.reply_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         input.extend_from_slice(&buffer[..bytes]);
         if plan.repeats.is_none() && plan.swaps.is_none() {
             if lane.pass(&input).await.is_none() {
@@ -224,10 +250,9 @@ fn reply_bytes(input: &[u8], protocol: Protocol) -> Option<usize> {
 /// One direction.
 struct Lane {
     random: fastrand::Rng,
-    cut: Option<u64>,
-    stall: Option<u64>,
+    cut: Countdown,
+    stall: Countdown,
     trickles: bool,
-    passed: u64,
     output: OwnedWriteHalf,
 }
 
@@ -244,16 +269,18 @@ impl Lane {
                     _ => {}
                 }
             }
-            for limit in [self.cut, self.stall].into_iter().flatten() {
-                piece = piece.min(limit.saturating_sub(self.passed) as usize);
+            for limit in [&self.cut, &self.stall] {
+                piece = piece.min(usize::try_from(limit.left()).unwrap_or(usize::MAX));
             }
+            // Before they are sent: whoever receives them may set the countdown anew.
+            let is_cut = self.cut.pass(piece as u64);
+            let is_stalled = self.stall.pass(piece as u64);
             self.output.write_all(&bytes[..piece]).await.ok()?;
-            self.passed += piece as u64;
             bytes = &bytes[piece..];
-            if self.cut == Some(self.passed) {
+            if is_cut {
                 return None;
             }
-            if self.stall == Some(self.passed) {
+            if is_stalled {
                 // Until the client gives up.
                 std::future::pending::<()>().await;
             }
