@@ -624,7 +624,7 @@ fn sides() -> (Vec<Side>, Vec<Side>) {
         Side::Following(cursor.clone(), Gap::All),
         Side::Following(cursor, gap),
         Side::Told { shard: 1, to: 9 },
-        Side::Home { clock_micros: 3, command_bytes_max: 4 },
+        Side::HomeClock { clock_micros: 3, command_bytes_max: 4 },
         Side::Answer { number: 1 },
     ];
     (of_subscriber, of_publisher)

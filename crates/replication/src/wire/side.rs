@@ -55,7 +55,7 @@ pub enum Side {
     /// From the side that connects: it will ask for commands to be run.
     OpenHome,
     /// From the other side, at once and then each second.
-    Home {
+    HomeClock {
         /// Its own clock, of which only itself knows the beginning. Nobody sets it.
         clock_micros: u64,
         /// The longest command that it takes.
@@ -65,7 +65,7 @@ pub enum Side {
     Ask {
         /// Its number on this connection.
         number: u64,
-        /// On the clock of [`Side::Home`]: it is not to be run later, since nobody waits for the answer any more.
+        /// On the clock of [`Side::HomeClock`]: it is not to be run later, since nobody waits for the answer any more.
         until_micros: u64,
     },
     /// The body is the answer to a command.
@@ -85,7 +85,7 @@ impl Side {
             Self::Ask { .. } => 28,
             Self::Answer { .. } => 29,
             Self::OpenHome => 30,
-            Self::Home { .. } => 31,
+            Self::HomeClock { .. } => 31,
         }
     }
 
@@ -113,7 +113,7 @@ impl Side {
                 out.extend_from_slice(&to.to_le_bytes());
             }
             Self::Ask { number: one, until_micros: other }
-            | Self::Home { clock_micros: one, command_bytes_max: other } => {
+            | Self::HomeClock { clock_micros: one, command_bytes_max: other } => {
                 out.extend_from_slice(&one.to_le_bytes());
                 out.extend_from_slice(&other.to_le_bytes());
             }
@@ -131,7 +131,7 @@ impl Side {
             28 => Self::Ask { number: rest.u64()?, until_micros: rest.u64()? },
             29 => Self::Answer { number: rest.u64()? },
             30 => Self::OpenHome,
-            31 => Self::Home { clock_micros: rest.u64()?, command_bytes_max: rest.u64()? },
+            31 => Self::HomeClock { clock_micros: rest.u64()?, command_bytes_max: rest.u64()? },
             _ => return None,
         })
     }

@@ -144,7 +144,7 @@ impl Aside<'_> {
         if now.micros >= self.clock_due_micros {
             self.clock_due_micros = now.micros + ALIVE_MICROS;
             let command_bytes_max = self.site.settings.body_bytes_max as u64;
-            publisher.say(Side::Home { clock_micros: now.micros, command_bytes_max }, &[], now);
+            publisher.say(Side::HomeClock { clock_micros: now.micros, command_bytes_max }, &[], now);
         }
         let mut is_busy = !self.asked.is_empty();
         if let Some(runner) = self.runner.as_mut().filter(|_| is_busy) {

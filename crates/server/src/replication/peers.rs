@@ -1,4 +1,5 @@
-//! The peers, and the threads that connect to them: those of `--peer`, or of a file that is read again at SIGHUP (`--peers-file`).
+//! The peers, and the threads that connect to them: those of `--peer`, or of a file that is read again at SIGHUP
+//! (`--peers-file`).
 //!
 //! A file has the number of each site beside its address. So it says which sites there are: one that is new there holds
 //! the horizon at once, and one that is no longer there is not waited for any more.

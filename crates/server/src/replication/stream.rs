@@ -252,7 +252,7 @@ mod tests {
             scope.spawn(move || {
                 let mut input = vec![0; 64 << 10];
                 while !is_over.load(SeqCst) {
-                    let _bytes = peer.read(&mut input).expect("it is open");
+                    assert_ne!(peer.read(&mut input).expect("it is open"), 0);
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });

@@ -137,8 +137,8 @@ fn the_home_takes_what_an_item_may_have() {
     }
 }
 
-/// Of two homes one is not heard, and the other one stands still, with much on its way to it. Who asked them learns that
-/// within the same 5 s, before anything else takes them for gone; others are served meanwhile.
+/// Of two homes one is not heard, and the other one stands still, with much on its way to it. Who asked them learns
+/// that within the same 5 s, before anything else takes them for gone; others are served meanwhile.
 #[test]
 fn a_home_that_says_nothing_keeps_nobody_but_those_who_asked_it() {
     let namespaces =
@@ -196,7 +196,7 @@ fn what_is_late_is_not_run() {
     let mut client = cluster.client(0);
     assert_eq!(client.ask("ma home:n N0\r\n"), "HD");
     let mut peer = Peer::connect(cluster.listen(0), 2, Side::OpenHome);
-    let Side::Home { clock_micros, .. } = peer.next().0 else { panic!("the clock comes first") };
+    let Side::HomeClock { clock_micros, .. } = peer.next().0 else { panic!("the clock comes first") };
     // As `home/codec.rs` has it: an incr of 1.
     let mut incr = vec![1, 2, 0, 6, 0];
     incr.extend_from_slice(b"home:n\x01\0\0\0\0\0\0\0");
@@ -205,7 +205,7 @@ fn what_is_late_is_not_run() {
         peer.say(Side::Ask { number, until_micros }, &incr);
         loop {
             match peer.next() {
-                (Side::Home { clock_micros: later, .. }, _) => assert!(later > clock_micros),
+                (Side::HomeClock { clock_micros: later, .. }, _) => assert!(later > clock_micros),
                 (Side::Answer { number: answered }, body) => {
                     assert_eq!(answered, number);
                     return body[0];

@@ -131,7 +131,7 @@ impl Asker<'_> {
                         }
                         subscriber.say(Side::OpenHome, &[], site.now());
                     }
-                    SubscriberAction::Side(Side::Home { clock_micros, command_bytes_max }, _) => {
+                    SubscriberAction::Side(Side::HomeClock { clock_micros, command_bytes_max }, _) => {
                         let clock = HomeClock { micros: clock_micros, heard: Instant::now() };
                         if self.clock.replace(clock).is_none() {
                             let bytes_max = usize::try_from(command_bytes_max).unwrap_or(usize::MAX);
