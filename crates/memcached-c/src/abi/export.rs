@@ -2,7 +2,8 @@
 //!
 //! Invariant: no panic leaves one, since C cannot unwind. An exception of C++ that leaves a function of the program
 //! passes through those of [`export_calling`] alone, and so does a thread that ends in it: there the client's state is
-//! not lent, and nothing is half done. In all other code a thread cannot be cancelled, and an exception ends the program.
+//! not lent, and nothing is half done. In all other code a thread cannot be cancelled, and an exception ends the
+//! program.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
