@@ -139,9 +139,12 @@ impl Steps {
             });
         }
         self.run("values of real clients", values_of_clients);
+        // The browser mostly waits, for seconds of the page.
+        let page = thread::spawn(|| suite::again(ATTEMPTS, browser::test).map_err(|error| error.to_string()));
         self.run("libmemcached's programs over liblarder_memcached", libmemcached::test);
         self.run("the live page in a browser", || {
-            suite::again(ATTEMPTS, browser::test).map(|line| println!("{line}"))
+            println!("{}", page.join().map_err(|_| "it panicked")??);
+            Ok(())
         });
         self.run("packages, Dockerfile, Helm chart, dashboard and alerts", packaging::test);
         self.run("sites that replicate: faults, deaths, and what every key has then", sites::short);

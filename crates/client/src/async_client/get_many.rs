@@ -397,6 +397,8 @@ impl Stream for GetMany {
             }
             match self.servers.poll_next_unpin(cx) {
                 Poll::Ready(Some(())) => {}
+                // What is settled has arrived. The task of a connection that is given up may take a while to end.
+                Poll::Ready(None) if !self.arrivals.is_closed() => self.arrivals.close(),
                 // Where all are done, tokio has told the task to give others a turn before it receives.
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }

@@ -1,7 +1,6 @@
 //! Keys that one server is asked for together.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -16,6 +15,10 @@ pub(super) struct Share {
     /// As written, one after the other.
     bytes: Vec<u8>,
     keys: Vec<SharedKey>,
+    /// Of each key whether its value has been delivered, or it has been told as failed: exactly one of these happens,
+    /// even if the driver of a connection that has been given up delivers at this moment. It delivers under the lock:
+    /// what is settled has arrived.
+    settled: Mutex<Vec<bool>>,
     pub is_base64: bool,
 }
 
@@ -25,21 +28,23 @@ struct SharedKey {
     end: usize,
     /// Its position among all keys.
     place: usize,
-    /// Its value has been delivered, or it has been told as failed: exactly one of these happens, even if the driver of
-    /// a connection that has been given up delivers at this moment.
-    is_settled: AtomicBool,
 }
 
 impl Share {
     /// For about so many keys, of about so many bytes.
     pub(super) fn new(is_base64: bool, keys: usize, key_bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(keys * key_bytes), keys: Vec::with_capacity(keys), is_base64 }
+        Self {
+            bytes: Vec::with_capacity(keys * key_bytes),
+            keys: Vec::with_capacity(keys),
+            settled: Mutex::default(),
+            is_base64,
+        }
     }
 
     /// Adds a key as it is written.
     pub(super) fn push(&mut self, key: &[u8], place: usize) {
         self.bytes.extend_from_slice(key);
-        self.keys.push(SharedKey { end: self.bytes.len(), place, is_settled: AtomicBool::new(false) });
+        self.keys.push(SharedKey { end: self.bytes.len(), place });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -48,16 +53,24 @@ impl Share {
 
     /// Positions, in this share, of the keys whose values have not been delivered.
     pub(super) fn undelivered(&self) -> Arc<[usize]> {
-        let is_open = |position: &usize| !self.keys[*position].is_settled.load(Ordering::Relaxed);
+        let settled = self.settled();
         let mut open = Vec::with_capacity(self.keys.len());
-        open.extend((0..self.keys.len()).filter(is_open));
+        open.extend((0..self.keys.len()).filter(|position| !settled[*position]));
         open.into()
     }
 
     /// Gives up all others, and returns them with their positions among all keys.
     pub(super) fn give_up(&self) -> Vec<(WireKey, usize)> {
-        let settled = self.keys.iter().enumerate().filter(|(_, key)| key.settle());
-        settled.map(|(position, key)| (self.wire_key(position), key.place)).collect()
+        let mut settled = self.settled();
+        let open = self.keys.iter().enumerate().filter(|(position, _)| settle(&mut settled, *position));
+        open.map(|(position, key)| (self.wire_key(position), key.place)).collect()
+    }
+
+    fn settled(&self) -> MutexGuard<'_, Vec<bool>> {
+        // Nothing under the lock panics halfway.
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.resize(self.keys.len(), false);
+        settled
     }
 
     /// The key at this position, as written.
@@ -71,11 +84,9 @@ impl Share {
     }
 }
 
-impl SharedKey {
-    /// `false`: it was settled before.
-    fn settle(&self) -> bool {
-        !self.is_settled.swap(true, Ordering::Relaxed)
-    }
+/// `false`: it was settled before.
+fn settle(settled: &mut [bool], position: usize) -> bool {
+    !std::mem::replace(&mut settled[position], true)
 }
 
 /// Takes the values of a share, as they arrive.
@@ -91,14 +102,16 @@ impl Delivery {
     /// Passes values on, each with the position of its key in the request. Whoever waited for them may be gone.
     pub(super) fn deliver(&self, values: Vec<(usize, Item)>, connection: &Arc<Connection>) {
         let mut bytes = 0;
-        let settle = |(index, item): (usize, Item)| {
-            let key = self.positions.get(index).and_then(|position| self.share.keys.get(*position))?;
-            key.settle().then(|| {
+        let mut settled = self.share.settled();
+        let place = |(index, item): (usize, Item)| {
+            let position = *self.positions.get(index)?;
+            let key = self.share.keys.get(position)?;
+            settle(&mut settled, position).then(|| {
                 bytes += room_of(&item);
                 (key.place, item)
             })
         };
-        let values: Vec<_> = values.into_iter().filter_map(settle).collect();
+        let values: Vec<_> = values.into_iter().filter_map(place).collect();
         if !values.is_empty() {
             let credit = Credit::new(connection, bytes);
             let _ = self.arrivals.send(Arrival::Values(values.into_iter(), credit));

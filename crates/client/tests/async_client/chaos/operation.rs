@@ -161,6 +161,5 @@ fn shorten(answer: &impl Debug) -> String {
 
 /// tokio's clock counts milliseconds.
 const TICK: Duration = Duration::from_millis(2);
-/// A get of many ends when the task of its connection has let go, and the system may have taken that task's thread away
-/// for a while: one more second of the clock's.
-const WAKES: u32 = 500;
+/// An operation waits for no more tasks one after the other when its time is over.
+const WAKES: u32 = 5;
