@@ -156,7 +156,8 @@ impl Reader<'_> {
         let mut at = range.start;
         while at < range.end {
             // A record takes little more than it counts.
-            window.want((self.budget_bytes.saturating_sub(self.bytes) * 9 / 8).max(READ_BYTES_MIN));
+            let left = self.budget_bytes.saturating_sub(self.bytes);
+            window.want(left.saturating_add(left / 8).max(READ_BYTES_MIN));
             let header = window.record_at(at)?.map_err(|bad| segment.bad_header(at, bad))?.header;
             let next = at + header.padded_bytes() as u64;
             let is_entry = !matches!(header.kind, Kind::Commit | Kind::Footer);
