@@ -63,8 +63,8 @@ impl Noreply<'_> {
         self.send(key, request).await
     }
 
-    /// Adds to a decimal number, modulo 2^64. It should exist: in the meta and binary protocols a missing one is a failure
-    /// that closes the connection.
+    /// Adds to a decimal number, modulo 2^64. It should exist: in the meta and binary protocols a missing one is a
+    /// failure that closes the connection.
     ///
     /// # Errors
     /// See [`Noreply`].
