@@ -98,7 +98,7 @@ mod udp;
 mod values;
 mod warm_up;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -146,6 +146,8 @@ pub struct AsyncClient {
 struct Shared {
     settings: Arc<Settings>,
     current: RwLock<Arc<Entry>>,
+    /// Who replaces `current` has it.
+    setting: Mutex<()>,
     near: Option<Arc<NearStore>>,
     flights: Flights,
     udp: Option<UdpServers>,

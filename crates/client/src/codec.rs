@@ -199,7 +199,7 @@ impl<T> Pipeline<T> {
     }
 
     /// Deletes. Reply: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without
-    /// `tag`: see [`Pipeline::store`].
+    /// `tag`: see [`Pipeline::store`]; a missing key is no failure.
     pub fn delete(&mut self, output: &mut Vec<u8>, delete: &Delete<'_>, tag: Option<T>) {
         let is_quiet = tag.is_none();
         let mut sent = Sent::default();
@@ -368,7 +368,7 @@ impl<T> Pipeline<T> {
         if due.tag.is_some() {
             self.due.push(due);
         } else if self.protocol == Protocol::Meta {
-            self.due.push_quiet();
+            self.due.push_quiet(due.kind);
         }
     }
 }

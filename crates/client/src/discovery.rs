@@ -34,7 +34,7 @@ pub enum Discovery {
     /// Of several priorities the best one counts, which is the lowest number: what it names is the list, and
     /// [`FailurePolicy`](crate::FailurePolicy) says what happens while a server is away. Records' weights are servers'
     /// weights, which [`Distribution::KetamaWeighted`](crate::Distribution) and others use; 0 counts as 1. Servers are
-    /// sorted by host and port.
+    /// sorted by host and port. More than 1,024 records are an error.
     Srv {
         /// The whole name, such as `_memcached._tcp.cache.default.svc.cluster.local`: no domain is searched.
         name: String,

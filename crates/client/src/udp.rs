@@ -7,7 +7,8 @@
 //!
 //! A client has one way for all its servers. They listen for UDP at the port of their TCP; unix sockets, TLS and logins
 //! do not exist over UDP, and a client that has them as well refuses its requests. libmemcached refuses the mixture in
-//! the same way: some keys could be read, and others not.
+//! the same way: some keys could be read, and others not. [`Udp::FireAndForget`] has no warm-up either: nothing tells
+//! that a value was deleted at its old place, and it would come back.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), larder_client::Error> {
@@ -42,7 +43,8 @@ pub enum Udp {
     FireAndForget,
     /// Gets, over TCP if nothing comes back in time. All other requests go over TCP.
     Gets {
-        /// How long a reply may take before TCP is asked, within the time of the operation.
+        /// How long a reply may take before TCP is asked, and at most half of the time of the operation. So is a get
+        /// for which there is no room: 64 are under way at a server at once.
         wait: Duration,
     },
 }

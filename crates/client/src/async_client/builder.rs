@@ -1,6 +1,6 @@
 //! Settings of a client.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use super::connector::Connector;
@@ -253,7 +253,9 @@ impl AsyncBuilder {
     }
 
     /// Sends gets, or changes that nobody needs answers of, over UDP: see [`crate::udp`]. Default: all over TCP. Not
-    /// with TLS, logins, copies and unix sockets: requests are [`Error::Unsupported`](crate::Error::Unsupported) then.
+    /// with TLS, logins, copies and unix sockets, and [`Udp::FireAndForget`] not with [`AsyncBuilder::warm_up`], since
+    /// deleted values would come back from old places: requests are
+    /// [`Error::Unsupported`](crate::Error::Unsupported) then.
     #[must_use]
     pub fn udp(mut self, udp: Udp) -> Self {
         self.udp = Some(udp);
@@ -302,7 +304,8 @@ impl AsyncBuilder {
         let timeout = settings.timeout;
         let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
         let near = settings.near_cache.map(|limits| Arc::new(NearStore::new(limits)));
-        let shared = Shared { settings, current, near, flights: Flights::default(), udp };
+        let shared =
+            Shared { settings, current, setting: Mutex::default(), near, flights: Flights::default(), udp };
         AsyncClient { shared: Arc::new(shared), timeout }
     }
 }

@@ -53,7 +53,7 @@ impl Noreply<'_> {
         self.send(key, self.0.store_request(key, value.into(), options)?).await
     }
 
-    /// Deletes a key, which should exist: in the binary protocol a missing one is a failure that closes the connection.
+    /// Deletes a key. A missing one is no failure, though servers report it in the meta and binary protocols.
     ///
     /// # Errors
     /// See [`Noreply`].
@@ -63,7 +63,8 @@ impl Noreply<'_> {
         self.send(key, request).await
     }
 
-    /// Adds to a decimal number, modulo 2^64. It should exist: see [`Noreply::delete`].
+    /// Adds to a decimal number, modulo 2^64. It should exist: in the meta and binary protocols a missing one is a
+    /// failure that closes the connection.
     ///
     /// # Errors
     /// See [`Noreply`].
@@ -71,7 +72,7 @@ impl Noreply<'_> {
         self.arith(key.as_ref(), delta, false).await
     }
 
-    /// Subtracts from a decimal number, down to 0. It should exist: see [`Noreply::delete`].
+    /// Subtracts from a decimal number, down to 0. It should exist: see [`Noreply::incr`].
     ///
     /// # Errors
     /// See [`Noreply`].

@@ -62,27 +62,34 @@ impl AsyncClient {
         if settings.warm_up.is_some() && settings.replication.is_some() {
             return Err(Error::Unsupported("there is no warm-up of replicated items"));
         }
+        // Requests go on while the new list is made, which may take a while.
+        let _setting = self.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(udp) = &self.shared.udp {
             UdpServers::check(&servers.0)?;
             udp.keep(&servers.0);
         }
-        let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
-        let old = Arc::clone(&current.topology);
+        let (old, stay) = {
+            let current = self.shared.current.read().unwrap_or_else(PoisonError::into_inner);
+            (Arc::clone(&current.topology), current.stay.subscribe())
+        };
         if old.router.servers()[..] == servers.0[..] {
             return Ok(());
         }
         let mut topology =
             Topology::new(old.router.with_servers(&servers.0), Arc::clone(settings), &old.pools);
         let earlier = old.warm_up.iter().flat_map(WarmUp::undrained);
-        let undrained = earlier.chain([current.stay.subscribe()]).collect();
+        let undrained = earlier.chain([stay]).collect();
         topology.warm_up = settings.warm_up.map(|time| {
             // Without what that one has replaced.
             let router = old.router.with_servers(old.router.servers());
             let old = Topology::new(router, Arc::clone(settings), &old.pools);
             WarmUp::new(Arc::new(old), time, undrained)
         });
-        *current = Entry::new(topology);
+        let new = Entry::new(topology);
+        let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
+        let replaced = std::mem::replace(&mut *current, new);
         drop(current);
+        drop(replaced);
         self.clear_near();
         Ok(())
     }

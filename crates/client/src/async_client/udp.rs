@@ -53,6 +53,10 @@ impl UdpServers {
         if settings.replication.is_some() {
             refusal = refusal.or(Some("there are no copies over UDP"));
         }
+        if settings.warm_up.is_some() && mode == Udp::FireAndForget {
+            // Whether the old place has deleted a key has to be known before the new one gets it.
+            refusal = refusal.or(Some("there is no warm-up with changes over UDP"));
+        }
         Self { mode, refusal, known: Mutex::default(), counters: Arc::default() }
     }
 
@@ -95,10 +99,11 @@ impl UdpServers {
                 let Some(server) = server.filter(|_| !is_quiet && request.is_plain_get()) else {
                     return Ok(None);
                 };
-                let until = Instant::now().checked_add(wait).map_or(deadline, |until| until.min(deadline));
-                let reply = server.get(request, &topology.settings, until).await;
-                // A key that has moved may be found at its old place.
-                let is_final = |reply: &Reply| reply.found.is_some() || topology.warm_up.is_none();
+                // TCP needs time as well.
+                let now = Instant::now();
+                let until = now + deadline.saturating_duration_since(now) / 2;
+                let reply = server.get(request, &topology.settings, wait, until).await;
+                let is_final = |reply: &Reply| reply.found.is_some() || !topology.may_be_at_old_place(key);
                 Ok(reply.filter(is_final))
             }
         }

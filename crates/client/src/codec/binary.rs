@@ -159,7 +159,8 @@ pub(super) fn receive<'i, T>(
         return match reply.outcome_of_quiet() {
             Some(outcome) if due.skip_to_quiet(reply.opaque) => {
                 reply.take(input);
-                Ok(Some(Event::QuietFailed(outcome)))
+                let is_failure = (reply.opcode, outcome) != (opcode::DELETEQ, Outcome::NotFound);
+                Ok(is_failure.then_some(Event::QuietFailed(outcome)))
             }
             Some(_) => wrong(ViolationKind::WrongOpaque),
             None => wrong(ViolationKind::WrongForm),

@@ -15,7 +15,7 @@ pub(super) struct Queue<T> {
     /// The get at the front has returned its value and is complete.
     pub is_answered: bool,
     /// Meta: quiet requests after the last expected reply.
-    quiets: u32,
+    quiets: Quiets,
     /// Meta and binary: every request that is answered has its own opaque, and every key of a multi-get is answered.
     pub has_opaques: bool,
     /// Binary, and meta with opaques: the number of the next request, and (binary) the lowest that a reply may still
@@ -37,9 +37,25 @@ pub(super) struct Due<T> {
     /// before. With opaques: of a multi-get those of its last key.
     pub sent: Sent,
     /// Meta: quiet requests right before this one that may still fail.
-    pub quiets: u32,
+    pub quiets: Quiets,
     /// `None`: the reply makes no event, unless it is an error.
     pub tag: Option<T>,
+}
+
+/// Meta: quiet requests that may still be answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Quiets {
+    pub all: u32,
+    /// Deletes of these, at most: an error line does not say whose it is.
+    pub deletes: u32,
+}
+
+impl Quiets {
+    /// One of them is answered; `is_delete`: it is known to be a delete.
+    pub(super) fn answered(&mut self, is_delete: bool) {
+        self.all = self.all.saturating_sub(1);
+        self.deletes = self.deletes.saturating_sub(u32::from(is_delete)).min(self.all);
+    }
 }
 
 /// The kind of request.
@@ -64,7 +80,7 @@ pub(super) enum Kind {
 
 impl<T> Due<T> {
     pub(super) fn new(kind: Kind, tag: Option<T>) -> Self {
-        Self { kind, keys_left: 0, keys: 0, hits: 0, sent: Sent::default(), quiets: 0, tag }
+        Self { kind, keys_left: 0, keys: 0, hits: 0, sent: Sent::default(), quiets: Quiets::default(), tag }
     }
 }
 
@@ -75,7 +91,7 @@ impl<T> Queue<T> {
             keys: KeyLog::default(),
             needed_bytes: 0,
             is_answered: false,
-            quiets: 0,
+            quiets: Quiets::default(),
             has_opaques: false,
             next_opaque: 0,
             lowest_opaque: 0,
@@ -98,8 +114,7 @@ impl<T> Queue<T> {
     /// Adds an expected reply. All its keys have been pushed.
     #[inline]
     pub(super) fn push(&mut self, due: Due<T>) {
-        self.due.push_back(Due { keys_left: due.keys, quiets: self.quiets, ..due });
-        self.quiets = 0;
+        self.due.push_back(Due { keys_left: due.keys, quiets: std::mem::take(&mut self.quiets), ..due });
     }
 
     /// Adds a key to the reply that is pushed next.
@@ -204,12 +219,13 @@ impl<T> Queue<T> {
     }
 
     /// Meta: adds a request that is answered only if it fails.
-    pub(super) fn push_quiet(&mut self) {
-        self.quiets += 1;
+    pub(super) fn push_quiet(&mut self, kind: Kind) {
+        self.quiets.all += 1;
+        self.quiets.deletes += u32::from(kind == Kind::Delete);
     }
 
     /// Meta: quiet requests that may fail before the reply at the front, or at all if no reply is expected.
-    pub(super) fn quiets(&mut self) -> &mut u32 {
+    pub(super) fn quiets(&mut self) -> &mut Quiets {
         match self.due.front_mut() {
             Some(front) => &mut front.quiets,
             None => &mut self.quiets,

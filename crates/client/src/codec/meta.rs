@@ -1,8 +1,11 @@
 //! The meta protocol. Source: memcached, doc/protocol.txt, "Meta Commands".
 //!
-//! An error line does not identify its request. A quiet request has an opaque, [`QUIET`], so that its other failures
-//! can be distinguished from expected replies. With opaques ([`super::Pipeline::with_opaques`]) every other request has
-//! its number, and its reply must repeat it; memcached does so for a miss, too.
+//! An error line does not identify its request. A quiet request has an opaque, [`quiet::CHANGE`] or [`quiet::DELETE`],
+//! so that its other failures can be distinguished from expected replies. With opaques
+//! ([`super::Pipeline::with_opaques`]) every other request has its number, and its reply must repeat it; memcached does
+//! so for a miss, too.
+
+mod quiet;
 
 use larder_protocol::key::{KEY_BYTES_MAX, Key};
 use larder_protocol::number::parse_u64;
@@ -23,6 +26,8 @@ pub(super) enum Answer {
     Numbered(u32),
     /// If it fails.
     Quiet,
+    /// The same, and if there is nothing to delete.
+    QuietDelete,
 }
 
 /// `mg <key> v f [c] [T<exptime>] [O<number>] <flags>*`
@@ -104,7 +109,7 @@ pub(super) fn delete(output: &mut Vec<u8>, delete: &Delete<'_>, answer: Answer) 
     if let Some(cas) = delete.compare {
         flags.set_number(b'C', cas);
     }
-    flags.set_answer(answer);
+    flags.set_answer(if let Answer::Quiet = answer { Answer::QuietDelete } else { answer });
     flags.end();
 }
 
@@ -172,7 +177,11 @@ impl<'a> Flags<'a> {
             Answer::Numbered(number) => self.set_number(b'O', number),
             Answer::Quiet => {
                 self.set(b'q');
-                self.set_word(b'O', QUIET);
+                self.set_word(b'O', quiet::CHANGE);
+            }
+            Answer::QuietDelete => {
+                self.set(b'q');
+                self.set_word(b'O', quiet::DELETE);
             }
         }
     }
@@ -194,12 +203,11 @@ pub(super) fn receive<'i, T>(
 ) -> Result<Option<Event<'i, T>>, Violation> {
     let Some(line) = Line::at_head(due, input)? else { return Ok(None) };
     let wrong = |kind| Err(Violation::new(kind, line.text));
-    if *due.quiets() > 0
-        && let Some(outcome) = outcome_of_quiet(due, line.text)?
+    if due.quiets().all > 0
+        && let Some(answer) = quiet::answer(due, line.text)?
     {
-        *due.quiets() -= 1;
         line.take(input);
-        return Ok(Some(Event::QuietFailed(outcome)));
+        return Ok(answer.map(Event::QuietFailed));
     }
     let Some(&mut Due { kind, keys, keys_left, .. }) = due.front() else {
         return wrong(ViolationKind::Unasked);
@@ -359,25 +367,6 @@ fn find_key<T>(due: &mut Queue<T>, kind: Kind, flags: &ReplyFlags<'_>) -> bool {
     }
 }
 
-/// The meaning of a line for a quiet request before the reply at the front. `None`: none.
-#[cold]
-fn outcome_of_quiet<'i, T>(due: &mut Queue<T>, line: &'i [u8]) -> Result<Option<Outcome<'i>>, Violation> {
-    let (code, flags) = split_word(line);
-    if let Some(outcome) = failure(code) {
-        return Ok(Some(outcome).filter(|_| argument_of(flags, b'O') == Some(QUIET)));
-    }
-    let Some(error) = ErrorReply::of_line(line) else { return Ok(None) };
-    match due.front().map(|front| front.kind) {
-        None | Some(Kind::Noop | Kind::Version | Kind::Flush | Kind::Stats) => {
-            Ok(Some(Outcome::Error(error)))
-        }
-        Some(Kind::Get | Kind::MultiGet | Kind::Touch) if error.kind == ErrorKind::TooLarge => {
-            Ok(Some(Outcome::Error(error)))
-        }
-        Some(_) => Err(Violation::new(ViolationKind::Ambiguous, line)),
-    }
-}
-
 /// The meaning of the code of a change that was not made.
 fn failure(code: &[u8]) -> Option<Outcome<'static>> {
     match code {
@@ -393,6 +382,3 @@ fn failure(code: &[u8]) -> Option<Outcome<'static>> {
 fn argument_of(flags: &[u8], letter: u8) -> Option<&[u8]> {
     flags.split(|byte| *byte == b' ').find_map(|flag| flag.strip_prefix(&[letter]))
 }
-
-/// The opaque of quiet requests.
-const QUIET: &[u8] = b"q";

@@ -47,7 +47,7 @@ struct Waiting<T> {
     input: Vec<u8>,
     /// Sequence number of the next datagram in the current message.
     next: u16,
-    /// Arrived too early: sequence number and payload.
+    /// Arrived too early: sequence number and payload, together at most [`EARLY_BYTES_MAX`].
     early: Vec<(u16, Vec<u8>)>,
 }
 
@@ -165,7 +165,9 @@ impl<T> Waiting<T> {
         }
         if header.sequence > self.next {
             counts.disordered += 1;
-            if !self.early.iter().any(|(sequence, _)| *sequence == header.sequence) {
+            let kept_bytes: usize = self.early.iter().map(|(_, kept)| kept.len() + OVERHEAD_BYTES).sum();
+            let is_known = self.early.iter().any(|(sequence, _)| *sequence == header.sequence);
+            if !is_known && kept_bytes + payload.len() <= EARLY_BYTES_MAX {
                 self.early.push((header.sequence, payload.to_vec()));
             }
             return Ok(());
@@ -214,3 +216,9 @@ fn drain<T>(
     }
     Ok(())
 }
+
+/// So much is kept of a reply that waits for an earlier datagram: more than an item of memcached's default size has.
+/// What comes beyond it is as good as lost.
+const EARLY_BYTES_MAX: usize = 2 << 20;
+/// What a datagram takes besides its payload.
+const OVERHEAD_BYTES: usize = 64;

@@ -31,7 +31,7 @@ pub(crate) fn srv_servers(
             Ok(Ok(records)) => {
                 return servers(records).ok_or_else(|| failed(&"it has no records that name servers"));
             }
-            Ok(Err(BadAnswer::NoName)) => return Err(failed(&BadAnswer::NoName)),
+            Ok(Err(bad @ (BadAnswer::NoName | BadAnswer::TooMany))) => return Err(failed(&bad)),
             Ok(Err(bad)) => last = failed(&bad),
             Err(error) => last = failed(&error),
         }

@@ -1,7 +1,7 @@
 //! SRV records (RFC 2782) in DNS messages (RFC 1035), without I/O.
 //!
 //! All that is read may come from anybody. Every length is checked, a name is followed over pointers that only go back,
-//! and a message of 64 KiB has no more than [`RECORDS_MAX`] records that are looked at.
+//! and no more than [`RECORDS_MAX`] records are kept of a message, which has at most 64 KiB.
 
 use std::{error, fmt};
 
@@ -47,6 +47,8 @@ pub(super) enum BadAnswer {
     NoName,
     /// The name server has failed, with this code.
     Failed(u8),
+    /// The name has more than [`RECORDS_MAX`] records.
+    TooMany,
 }
 
 impl Question {
@@ -111,8 +113,12 @@ impl Question {
         }
         let mut owner = self.name.clone();
         let mut records = Vec::new();
-        for _ in 0..answers.min(RECORDS_MAX) {
+        for _ in 0..answers {
             reader.record(&mut owner, &mut records).ok_or(BadAnswer::Malformed)?;
+            // A part of them would be another list each time.
+            if records.len() > RECORDS_MAX {
+                return Err(BadAnswer::TooMany);
+            }
         }
         Ok(Answer::Records(records))
     }
@@ -237,6 +243,7 @@ impl fmt::Display for BadAnswer {
             Self::Malformed => f.write_str("the name server's answer is malformed"),
             Self::NoName => f.write_str("there is no such name"),
             Self::Failed(code) => write!(f, "the name server failed with code {code}"),
+            Self::TooMany => write!(f, "the name has more than {RECORDS_MAX} records"),
         }
     }
 }
@@ -252,7 +259,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// The most that an answer by UDP may have: no network fragments it (DNS flag day 2020).
 pub(super) const ANSWER_BYTES_MAX: u16 = 1232;
 /// As many servers as a cluster may have.
-const RECORDS_MAX: u16 = 1024;
+const RECORDS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -314,6 +321,30 @@ mod tests {
         assert_eq!(servers_of(vec![record(1, 1, "not/a/host")]), None);
         let root = Record { target: Name(Vec::new()), ..record(0, 0, "x") };
         assert_eq!(servers_of(vec![root]), None);
+    }
+
+    #[test]
+    fn only_records_of_the_name_are_counted() {
+        // TXT records of the name, then its SRV records, at the root.
+        let answer = |others: u16, records: u16| {
+            let mut message = question().to_bytes();
+            message.truncate(message.len() - 11);
+            message[2..4].copy_from_slice(&[0x81, 0x80]);
+            message[6..8].copy_from_slice(&(others + records).to_be_bytes());
+            message[10..12].copy_from_slice(&[0, 0]);
+            (0..others).for_each(|_| message.extend(b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\0"));
+            for port in 0..records {
+                message.extend(b"\xc0\x0c\0\x21\0\x01\0\0\0\x3c\0\x07\0\0\0\0");
+                message.extend(port.to_be_bytes());
+                message.push(0);
+            }
+            message
+        };
+        for others in [0, 1500] {
+            let read = question().read(&answer(others, 1024));
+            assert!(matches!(&read, Ok(Answer::Records(records)) if records.len() == 1024), "{read:?}");
+            assert_eq!(question().read(&answer(others, 1025)), Err(BadAnswer::TooMany));
+        }
     }
 
     #[test]

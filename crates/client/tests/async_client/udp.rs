@@ -8,7 +8,7 @@ use std::time::Duration;
 use larder_client::async_client::StoreOptions;
 use larder_client::codec::Mode;
 use larder_client::udp::UdpCounts;
-use larder_client::{Address, AsyncClient, Error, Protocol, Tls, Ttl, Udp};
+use larder_client::{Address, AsyncClient, Error, Protocol, Servers, Tls, Ttl, Udp};
 use network::{Faults, Network, bind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
@@ -163,18 +163,107 @@ async fn a_late_reply_is_not_that_of_the_next_get() {
 /// A server that never answers by UDP costs a few waits, and then none.
 #[tokio::test]
 async fn silence_is_learned() {
-    let server = start_larderd(&[]);
-    let silent = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
-    let udp = silent.local_addr().expect("it is bound");
-    let network = Network::to(server.address(), udp, NOTHING_WRONG, 1).await;
-    let builder = patient(Protocol::Meta).server(network.address.clone());
-    let client = builder.udp(gets(Duration::from_millis(5))).build();
-    client.set("k", "x", MINUTE).await.expect(WELL);
+    let (_server, _silent, client) = silent(gets(Duration::from_millis(5)), MINUTE).await;
     for _ in 0..1000 {
         assert_eq!(client.get("k").await.expect(WELL).map(|item| item.value), Some(b"x".to_vec()));
     }
     let counts = client.udp_counts();
     assert!((8..20).contains(&counts.asked) && counts.answered == 0, "{counts:?}");
+}
+
+/// A server that nobody hears over UDP, and a client of it that has stored `k`.
+async fn silent(udp: Udp, timeout: Duration) -> (larder_conformance::server::Server, UdpSocket, AsyncClient) {
+    let server = start_larderd(&[]);
+    let silent = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
+    let at = silent.local_addr().expect("it is bound");
+    let network = Network::to(server.address(), at, NOTHING_WRONG, 1).await;
+    let client = patient(Protocol::Meta).server(network.address.clone()).timeout(timeout).udp(udp).build();
+    client.with_timeout(MINUTE).set("k", "x", MINUTE).await.expect(WELL);
+    (server, silent, client)
+}
+
+#[tokio::test]
+async fn a_get_without_room_goes_over_tcp_and_tells_nothing_of_the_server() {
+    const ROOM: usize = 64;
+    let (_server, silent, client) = silent(gets(MINUTE), MINUTE * 10).await;
+    let get = || {
+        let client = client.clone();
+        tokio::spawn(async move { client.get("k").await.expect(WELL).map(|item| item.value) })
+    };
+    let waiting: Vec<_> = (0..ROOM).map(|_| get()).collect();
+    let mut buffer = [0; 2000];
+    for _ in 0..ROOM {
+        silent.recv(&mut buffer).await.expect(WELL);
+    }
+    for _ in 0..20 {
+        let found = timeout(MINUTE / 2, get()).await.expect("it does not wait for room").expect(WELL);
+        assert_eq!(found, Some(b"x".to_vec()));
+    }
+    assert_eq!(client.udp_counts().asked, ROOM as u64);
+    for task in waiting {
+        task.abort();
+        assert!(task.await.expect_err("nothing has come").is_cancelled());
+    }
+    let again = get();
+    timeout(MINUTE, silent.recv(&mut buffer)).await.expect("it is not ejected").expect(WELL);
+    again.abort();
+}
+
+#[tokio::test]
+async fn tcp_has_time_however_long_a_get_waits() {
+    let (_server, _silent, client) = silent(gets(MINUTE), Duration::from_millis(400)).await;
+    // Fewer than what UDP is given up after; one that is in time on a busy machine is enough.
+    for _ in 0..7 {
+        match client.get("k").await {
+            Ok(found) => return assert_eq!(found.map(|item| item.value), Some(b"x".to_vec())),
+            Err(error) => assert!(matches!(error, Error::Timeout), "{error}"),
+        }
+    }
+    panic!("no get has time");
+}
+
+/// Deleted values would come back from old places.
+#[tokio::test]
+async fn changes_that_nobody_answers_have_no_warm_up() {
+    let (_listener, socket) = bind().await;
+    let address: Address = socket.local_addr().expect("it is bound").to_string().parse().expect("an address");
+    let builder = patient(Protocol::Meta).server(address.clone()).warm_up(MINUTE);
+    let client = builder.udp(Udp::FireAndForget).build();
+    for error in [
+        client.set("k", "x", Ttl::Never).await.err(),
+        client.noreply().delete("k").await.err(),
+        client.flush_all(Duration::ZERO).await.pop().expect("one server").1.err(),
+    ] {
+        let error = error.expect("it is refused");
+        assert!(matches!(error, Error::Unsupported(reason) if reason.contains("warm-up")), "{error}");
+    }
+}
+
+/// Neither when its time is over, nor of a key that has not moved.
+#[tokio::test]
+async fn a_miss_is_final_without_an_old_place() {
+    for time in [Duration::from_millis(1), MINUTE * 60] {
+        let servers = [start_larderd(UDP), start_larderd(UDP)];
+        let first = Network::of(&servers[0], NOTHING_WRONG, 1).await;
+        let second = Network::of(&servers[1], NOTHING_WRONG, 1).await;
+        let list = Servers(vec![first.address.clone().into(), second.address.clone().into()]);
+        let builder = patient(Protocol::Meta).server(first.address.clone()).warm_up(time);
+        let client = builder.udp(gets(MINUTE)).build();
+        client.set_servers(&list).expect("the protocol can");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let is_over = time < MINUTE;
+        let mut asked = 0;
+        for key in (0..20).map(|n| format!("key:{n}")) {
+            let has_moved = client.server_of(&key).is_some_and(|server| server.address == second.address);
+            if is_over || !has_moved {
+                assert_eq!(client.get(&key).await.expect(WELL), None);
+                asked += 1;
+            }
+        }
+        assert_eq!(client.udp_counts(), UdpCounts { asked, answered: asked, stray: 0 });
+        let connections = [first, second].map(|network| network.connections.load(Ordering::SeqCst));
+        assert!(asked > 0 && connections == [0, 0], "{asked} {connections:?}");
+    }
 }
 
 #[tokio::test]

@@ -76,6 +76,39 @@ async fn values_move_with_flags_and_time_to_live() {
     }
 }
 
+/// Each server's connections so far.
+async fn connections(client: &AsyncClient) -> Vec<String> {
+    let mut connections = Vec::new();
+    for (_, stats) in client.stats("").await {
+        let stats = stats.expect(WELL);
+        let total = stats.into_iter().find(|(name, _)| name == "total_connections");
+        connections.push(total.expect("every server counts them").1);
+    }
+    connections
+}
+
+/// The new server has nothing to delete, and says so.
+#[tokio::test]
+async fn deletes_without_a_reply_keep_the_connections() {
+    for servers in kinds() {
+        let (before, after) = (warm(&servers[..2]).build(), warm(&servers).build());
+        let client = warm(&servers[..2]).connections(1).build();
+        client.set_servers(&list(&servers)).expect("the protocol can");
+        let moved = moved(&before, &after);
+        for key in &moved {
+            before.set(key, "1", MINUTE).await.expect(WELL);
+        }
+        let known = connections(&client).await;
+        for key in &moved {
+            client.noreply().delete(key).await.expect(WELL);
+        }
+        assert_eq!(connections(&client).await, known);
+        for key in &moved {
+            assert_eq!(client.get(key).await.expect(WELL), None);
+        }
+    }
+}
+
 #[tokio::test]
 async fn changes_find_what_has_moved() {
     for servers in kinds() {

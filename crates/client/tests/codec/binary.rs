@@ -29,6 +29,7 @@ const TOUCH: Ask =
 const QUIET_TOUCH: Ask =
     |binary, out| binary.touch(out, &Touch { key: b"a", exptime: 60, ..Touch::default() }, None);
 const DELETE: Ask = |binary, out| binary.delete(out, &Delete { key: b"a", ..Delete::default() }, Some(6));
+const QUIET_DELETE: Ask = |binary, out| binary.delete(out, &Delete { key: b"a", ..Delete::default() }, None);
 const NOOP: Ask = |binary, out| binary.noop(out, 7);
 const VERSION: Ask = |binary, out| binary.version(out, 8);
 const STATS: Ask = |binary, out| binary.stats(out, b"", 9);
@@ -253,6 +254,20 @@ fn failures_of_quiet_requests_are_told_from_answers() {
             "quiet TooLarge: Too large.",
         ],
     );
+}
+
+#[test]
+fn a_quiet_delete_of_nothing_is_no_failure() {
+    let input = join(&[
+        failure(0x14, 0, 1, "Not found"),
+        failure(0x04, 1, 1, "Not found"),
+        failure(0x14, 2, 2, "Data exists for key."),
+        failure(0x14, 3, 1, "Not found"),
+    ]);
+    let asks = [QUIET_DELETE, DELETE, QUIET_DELETE, QUIET_DELETE];
+    expect_events(|| ask(&asks).0, &input, &["6 NotFound", "quiet Exists"]);
+    let twice = join(&[failure(0x14, 0, 1, "Not found"), failure(0x14, 0, 1, "Not found")]);
+    expect_violation(|| ask(&[QUIET_DELETE]).0, &twice, ViolationKind::WrongOpaque);
 }
 
 #[test]

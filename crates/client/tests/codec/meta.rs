@@ -28,6 +28,7 @@ const INCR: Ask = |meta, out| meta.arith(out, &Arith { key: b"a", delta: 2, ..Ar
 const TOUCH: Ask =
     |meta, out| meta.touch(out, &Touch { key: b"a", exptime: 60, ..Touch::default() }, Some(5));
 const DELETE: Ask = |meta, out| meta.delete(out, &Delete { key: b"a", ..Delete::default() }, Some(6));
+const QUIET_DELETE: Ask = |meta, out| meta.delete(out, &Delete { key: b"a", ..Delete::default() }, None);
 const NOOP: Ask = |meta, out| meta.noop(out, 7);
 const VERSION: Ask = |meta, out| meta.version(out, 8);
 
@@ -67,7 +68,7 @@ fn requests_are_lines() {
     let expected = "mg a v f\r\nmg a v f k Oxy t\r\nmg a v T-1 f c\r\n\
         mg a v f k q\r\nmg b v f k q\r\nmg b v f k q\r\nmg c v f k q\r\nmn\r\n\
         ms a 1\r\nx\r\nms a 1 q Oq\r\nx\r\nms a 3 F7 T60 MA C9 c\r\nxyz\r\n\
-        ma a v D2\r\nma a v D3 MD N60 J5 q Oq\r\nmg a T60\r\nmd a\r\nmd a C9 q Oq I\r\nmn\r\nversion\r\n";
+        ma a v D2\r\nma a v D3 MD N60 J5 q Oq\r\nmg a T60\r\nmd a\r\nmd a C9 q Od I\r\nmn\r\nversion\r\n";
     assert_eq!(sent, expected);
 }
 
@@ -159,6 +160,12 @@ fn failures_of_quiet_requests_are_told_from_answers() {
             "quiet NotFound",
         ],
     );
+    // To delete what is not there is no failure, and the deletes that succeed are not answered.
+    expect_events(
+        || ask(&[QUIET_DELETE, QUIET_SET, QUIET_DELETE, DELETE, QUIET_DELETE, GET, QUIET_DELETE]).0,
+        b"NF Od\r\nNS Oq\r\nNF\r\nEX Od\r\nEN\r\nNF Od\r\n",
+        &["quiet NotStored", "6 NotFound", "quiet Exists", "1 Found { hits: 0, keys: 1 }"],
+    );
     // Of a multi-get a key may fail, and the others are told.
     expect_events(
         || ask(&[MULTI]).0,
@@ -174,6 +181,15 @@ fn failures_of_quiet_requests_are_told_from_answers() {
     expect_violation(|| ask(&[QUIET_SET, SET]).0, error, ViolationKind::Ambiguous);
     expect_violation(|| ask(&[SET, QUIET_SET]).0, b"HD\r\nNS Oq\r\nNS Oq\r\n", ViolationKind::Unasked);
     expect_violation(|| ask(&[GET]).0, b"NS Oq\r\n", ViolationKind::WrongForm);
+    // More deletes than were sent find nothing; or it is a number that no request has.
+    expect_violation(|| ask(&[QUIET_SET, GET]).0, b"NF Od\r\n", ViolationKind::WrongForm);
+    expect_violation(
+        || ask(&[QUIET_DELETE, QUIET_SET, GET]).0,
+        b"NF Od\r\nNF Od\r\n",
+        ViolationKind::WrongForm,
+    );
+    expect_violation(|| ask(&[QUIET_DELETE, GET]).0, b"NF Ox\r\n", ViolationKind::WrongForm);
+    expect_violation(|| ask(&[QUIET_DELETE]).0, b"NF Od\r\nNF Od\r\n", ViolationKind::Unasked);
 }
 
 #[test]

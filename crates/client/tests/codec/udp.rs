@@ -109,3 +109,22 @@ fn a_datagram_that_comes_twice_counts_once() {
     assert_eq!(receive(&mut pipeline, &first), "");
     assert_eq!(pipeline.counts(), DatagramCounts { disordered: 0, stray: 2 });
 }
+
+/// Those of a server that leaves the first one out, and would fill the memory with the others.
+#[test]
+fn what_comes_early_is_bounded() {
+    const HELD: u16 = 32;
+    let mut pipeline = asking(&["a"]);
+    let payload = vec![b'v'; 65_000];
+    for sequence in 1..100 {
+        assert_eq!(receive(&mut pipeline, &datagram(0, sequence, 100, &payload)), "");
+    }
+    // So many fit into 2 MiB that the next one is missing.
+    let value_bytes = usize::from(HELD) * payload.len();
+    let head = format!("VALUE a 0 {value_bytes}\r\n");
+    assert_eq!(receive(&mut pipeline, &datagram(0, 0, 100, head.as_bytes())), "");
+    assert_eq!(pipeline.counts().disordered, 99);
+    // All that is kept is the value; what comes next ends it.
+    let events = receive(&mut pipeline, &datagram(0, HELD + 1, 100, b"\r\nEND\r\n"));
+    assert!(events.ends_with(" A"), "it waits for one that was not kept");
+}

@@ -1,5 +1,6 @@
 //! A server over UDP.
 
+use std::io::ErrorKind::ConnectionRefused;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,8 +35,10 @@ pub(super) struct UdpServer {
 
 /// Why a get has no reply.
 enum Missed {
-    /// Nothing came.
+    /// It was sent, and nothing came in the full wait, or nobody listens there.
     Silence,
+    /// It was not sent, or its time was over before: this says nothing of the server.
+    Untold,
     /// The server said what TCP has to clear up.
     Doubtful,
 }
@@ -61,85 +64,112 @@ impl UdpServer {
         protocol: Protocol,
         deadline: Instant,
     ) -> Result<Reply, Error> {
-        let sent = timeout_at(deadline, async {
-            let mut pipeline = Pipeline::new(protocol);
-            let mut datagram = write_datagram(None, &mut pipeline, |pipeline, output| {
-                request.write(pipeline, output, None)
-            })?;
-            let socket = self.socket().await.map_err(Error::Connect)?;
-            let Some(ticket) = socket.ticket() else {
-                *self.socket.lock().await = None;
-                return Err(Error::Closed);
-            };
-            set_id(&mut datagram, ticket.id);
-            socket.send(&datagram).await.map_err(Error::Io)
-        });
+        let mut pipeline = Pipeline::new(protocol);
+        let number = |socket: &DatagramSocket| socket.number().map(|id| (id, ()));
+        let sent = timeout_at(deadline, self.send_numbered(request, &mut pipeline, None, number));
         sent.await.unwrap_or(Err(Error::Timeout))?;
         Ok(Reply { answer: Answer::Sent, found: None, stats: Vec::new() })
     }
 
-    /// Gets a key. `None`: there is no reply that could be used.
-    pub(super) async fn get(&self, request: &Request, settings: &Settings, until: Instant) -> Option<Reply> {
-        let now = Instant::now().into_std();
+    /// Gets a key. `None`: there is no reply that could be used. `wait`: for the datagram to be sent, and then for the
+    /// reply, both until `until` at the most.
+    pub(super) async fn get(
+        &self,
+        request: &Request,
+        settings: &Settings,
+        wait: Duration,
+        until: Instant,
+    ) -> Option<Reply> {
+        let _room = self.room.try_acquire().ok()?;
         let is_silent = self.reach.is_ejected(0);
-        if is_silent && self.reach.claim_probe(now).is_none() {
+        if is_silent && self.reach.claim_probe(Instant::now().into_std()).is_none() {
             return None;
         }
-        let asked = timeout_at(until, self.exchange(request, settings)).await;
+        let asked = self.exchange(request, settings, wait, until).await;
         let now = Instant::now().into_std();
-        match asked.unwrap_or(Err(Missed::Silence)) {
+        match asked {
             Ok(reply) => {
                 self.reach.succeeded(0);
                 self.counters.answered.fetch_add(1, Ordering::Relaxed);
-                Some(reply)
+                return Some(reply);
             }
-            Err(Missed::Doubtful) => {
-                self.reach.succeeded(0);
-                None
-            }
-            Err(Missed::Silence) => {
-                if is_silent {
-                    self.reach.probed(0, false, now);
-                } else {
-                    self.reach.failed(0, now);
-                }
-                if self.reach.is_ejected(0) {
-                    // Its name may have another address by now.
-                    *self.socket.lock().await = None;
-                }
-                None
-            }
+            Err(Missed::Doubtful) => self.reach.succeeded(0),
+            Err(_) if is_silent => self.reach.probed(0, false, now),
+            Err(Missed::Silence) => self.reach.failed(0, now),
+            Err(Missed::Untold) => {}
         }
+        if self.reach.is_ejected(0)
+            && let Ok(mut current) = self.socket.try_lock()
+        {
+            // Its name may have another address by now.
+            *current = None;
+        }
+        None
     }
 
-    async fn exchange(&self, request: &Request, settings: &Settings) -> Result<Reply, Missed> {
-        let _room = self.room.acquire().await.map_err(|_| Missed::Silence)?;
+    async fn exchange(
+        &self,
+        request: &Request,
+        settings: &Settings,
+        wait: Duration,
+        until: Instant,
+    ) -> Result<Reply, Missed> {
+        let end = |begin: Instant| begin.checked_add(wait).map_or(until, |end| end.min(until));
+        // Less is the fault of who has so little time.
+        let full_wait = wait.min(settings.timeout / 4);
         // A challenge is met once.
         for _ in 0..2 {
-            let socket = self.socket().await.map_err(|_| Missed::Silence)?;
-            let Some(mut ticket) = socket.ticket() else {
-                self.retire(&socket).await;
-                continue;
-            };
             let mut pipeline = Pipeline::with_opaques(settings.protocol);
-            let write = |pipeline: &mut Pipeline<()>, output: &mut Vec<u8>| {
-                request.write(pipeline, output, Some(()));
+            let number = |socket: &DatagramSocket| socket.ticket().map(|ticket| (ticket.id, ticket));
+            let sent = self.send_numbered(request, &mut pipeline, Some(()), number);
+            // The receiver ends with the socket.
+            let (_socket, mut ticket) = match timeout_at(end(Instant::now()), sent).await {
+                Ok(Ok(sent)) => sent,
+                Ok(Err(Error::Io(error))) if error.kind() == ConnectionRefused => {
+                    return Err(Missed::Silence);
+                }
+                Ok(Err(_)) | Err(_) => return Err(Missed::Untold),
             };
-            let mut datagram =
-                write_datagram(socket.cookie(), &mut pipeline, write).map_err(|_| Missed::Doubtful)?;
-            set_id(&mut datagram, ticket.id);
             self.counters.asked.fetch_add(1, Ordering::Relaxed);
-            socket.send(&datagram).await.map_err(|_| Missed::Silence)?;
-            match (&mut ticket.done).await {
-                Ok(Received::Reply(bytes)) => {
+            let sent_at = Instant::now();
+            match timeout_at(end(sent_at), &mut ticket.done).await {
+                Ok(Ok(Received::Reply(bytes))) => {
                     return read(&mut pipeline, &bytes, settings.value_bytes_max).ok_or(Missed::Doubtful);
                 }
-                Ok(Received::Challenge) => {}
-                Ok(Received::Doubtful) => return Err(Missed::Doubtful),
-                Err(_) => return Err(Missed::Silence),
+                Ok(Ok(Received::Challenge)) => {}
+                Ok(Ok(Received::Doubtful)) => return Err(Missed::Doubtful),
+                Err(_) if sent_at.elapsed() < full_wait => return Err(Missed::Untold),
+                Ok(Err(_)) | Err(_) => return Err(Missed::Silence),
             }
         }
         Err(Missed::Doubtful)
+    }
+
+    /// Sends a request as one datagram. `number` takes its number from a socket, with what is to be kept; `None`: the
+    /// socket has no more.
+    async fn send_numbered<N>(
+        &self,
+        request: &Request,
+        pipeline: &mut Pipeline<()>,
+        tag: Option<()>,
+        number: impl Fn(&DatagramSocket) -> Option<(u16, N)>,
+    ) -> Result<(Arc<DatagramSocket>, N), Error> {
+        loop {
+            let socket = self.socket().await.map_err(Error::Connect)?;
+            let Some((id, kept)) = number(&socket) else {
+                self.retire(&socket).await;
+                continue;
+            };
+            let write =
+                |pipeline: &mut Pipeline<()>, output: &mut Vec<u8>| request.write(pipeline, output, tag);
+            let mut datagram = write_datagram(socket.cookie(), pipeline, write)?;
+            set_id(&mut datagram, id);
+            if let Err(error) = socket.send(&datagram).await {
+                self.retire(&socket).await;
+                return Err(Error::Io(error));
+            }
+            return Ok((socket, kept));
+        }
     }
 
     /// The socket for the next request.
@@ -196,3 +226,27 @@ const SILENCE: CircuitBreaker = CircuitBreaker {
     retry_after: Duration::from_secs(1),
     retry_after_max: Duration::from_secs(60),
 };
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UdpSocket;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_go_on_when_all_numbers_of_a_socket_are_used() {
+        let listener = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string().parse().expect("an address");
+        let server = UdpServer::new(address, Arc::default());
+        let first = server.socket().await.expect("it is local");
+        while first.number().is_some() {}
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let flush = Request::FlushAll { delay_secs: 0 };
+        let sent = server.send(&flush, Protocol::Text, deadline).await;
+        assert!(matches!(sent, Ok(Reply { answer: Answer::Sent, .. })), "{sent:?}");
+        let mut datagram = [0; 100];
+        let (bytes, _) = listener.recv_from(&mut datagram).await.expect("it was sent");
+        assert_eq!(datagram[8..bytes], *b"flush_all noreply\r\n");
+        assert!(!Arc::ptr_eq(&first, &server.socket().await.expect("it is local")));
+    }
+}

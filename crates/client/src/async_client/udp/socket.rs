@@ -77,15 +77,18 @@ impl DatagramSocket {
     }
 
     /// A number that no other request of this socket has had. `None`: there are no more, or nobody receives.
+    pub(super) fn number(&self) -> Option<u16> {
+        if self.receiver.is_finished() { None } else { self.shared.state().number() }
+    }
+
+    /// The same, with the right to the datagrams of that number.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         if self.receiver.is_finished() {
             return None;
         }
         let (sender, done) = oneshot::channel();
         let mut state = self.shared.state();
-        state.ids_left = state.ids_left.checked_sub(1)?;
-        let id = state.next_id;
-        state.next_id = id.wrapping_add(1);
+        let id = state.number()?;
         state.waiting.insert(id, Waiting { message: Message::default(), done: sender });
         drop(state);
         Some(Ticket { shared: Arc::clone(&self.shared), id, done })
@@ -150,6 +153,13 @@ impl Shared {
 }
 
 impl State {
+    fn number(&mut self) -> Option<u16> {
+        self.ids_left = self.ids_left.checked_sub(1)?;
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        Some(id)
+    }
+
     fn answer(&mut self, id: u16, received: Received) {
         if let Some(waiting) = self.waiting.remove(&id) {
             let _ = waiting.done.send(received);
