@@ -15,20 +15,20 @@ use crate::servers::patient;
 
 /// A server of the test's own, with one value for all keys, and a log that says what the test says.
 pub(super) struct Scripted {
-    pub value: Mutex<String>,
-    pub gets: Gate,
-    pub sets: Gate,
-    pub dropped: AtomicU64,
+    pub(super) value: Mutex<String>,
+    pub(super) gets: Gate,
+    pub(super) sets: Gate,
+    pub(super) dropped: AtomicU64,
     /// Statistics have no end.
-    pub floods: AtomicBool,
+    pub(super) floods: AtomicBool,
     /// Bytes of them, of connections that the client has closed.
-    pub flooded: Mutex<Vec<usize>>,
+    pub(super) flooded: Mutex<Vec<usize>>,
     logs: mpsc::UnboundedSender<OwnedWriteHalf>,
 }
 
 /// Requests that are answered when the test says so.
 pub(super) struct Gate {
-    pub come: AtomicU64,
+    pub(super) come: AtomicU64,
     open: watch::Sender<bool>,
 }
 
@@ -42,22 +42,22 @@ impl Gate {
         self.open.subscribe().wait_for(|open| *open).await.expect(WELL);
     }
 
-    pub fn hold(&self) {
+    pub(super) fn hold(&self) {
         self.open.send_replace(false);
     }
 
-    pub fn release(&self) {
+    pub(super) fn release(&self) {
         self.open.send_replace(true);
     }
 
     /// Waits until so many have come.
-    pub async fn come(&self, come: u64) {
+    pub(super) async fn come(&self, come: u64) {
         until(async || self.come.load(Ordering::SeqCst) >= come).await;
     }
 }
 
 impl Scripted {
-    pub async fn start() -> (Arc<Self>, AsyncBuilder, mpsc::UnboundedReceiver<OwnedWriteHalf>) {
+    pub(super) async fn start() -> (Arc<Self>, AsyncBuilder, mpsc::UnboundedReceiver<OwnedWriteHalf>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address: Address = listener.local_addr().expect("it is bound").to_string().parse().expect(WELL);
         let (logs, opened) = mpsc::unbounded_channel();
@@ -121,7 +121,7 @@ impl Scripted {
         }
     }
 
-    pub fn value(&self) -> String {
+    pub(super) fn value(&self) -> String {
         self.value.lock().expect(WELL).clone()
     }
 }
