@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::changes::store_outcome;
 use super::computed::{ComputeError, ComputeOptions, Computed};
 use super::flight::{Landing, Member, Seat, Turn};
-use super::observer::{Computation, ComputationResult, without_words};
+use super::observer::{Computation, ComputationResult};
 use super::recache::MetaItem;
 use super::request::{self, Request};
 use super::{Answer, AsyncClient, StoreOptions, impossible};
@@ -379,15 +379,8 @@ impl Telling<'_> {
     }
 
     fn tell_observer(&self, result: ComputationResult<'_>) {
-        if let Some(observer) = &self.client.shared.settings.observer {
-            let elapsed = self.began.elapsed();
-            let told = match result {
-                ComputationResult::NotStored(error) => without_words(error),
-                _ => None,
-            };
-            let result = told.as_ref().map_or(result, ComputationResult::NotStored);
-            observer.computed(&Computation { elapsed, is_refresh: self.is_refresh, result });
-        }
+        let elapsed = self.began.elapsed();
+        self.client.shared.tell_computed(Computation { elapsed, is_refresh: self.is_refresh, result });
     }
 }
 

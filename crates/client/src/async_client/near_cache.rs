@@ -31,11 +31,11 @@ use crate::client::Item;
 /// value is never returned after its own time to live (in the meta protocol; the others do not tell it). A key that is
 /// read once does not push out those that are read often.
 ///
-/// An own change that may still be made, since it was dropped, has failed with [`Error::Unknown`](crate::Error::Unknown)
-/// or has no reply, is awaited: nothing is kept of its key until the timeout of its client and a second are over. The
-/// same holds for flushes, and a delayed flush of this client is seen when it takes effect: about then, for four
-/// seconds, nothing is kept. What remains: a server that makes such a change still later, as after a pause, is noticed
-/// only as for changes of others.
+/// An own change that may still be made, since it was dropped, has no reply or has failed with
+/// [`Error::Unknown`](crate::Error::Unknown), is awaited: nothing is kept of its key until the timeout of its client
+/// and a second are over. The same holds for flushes. A delayed flush of this client is seen when it takes effect:
+/// about then, for four seconds, nothing is kept. What remains: a server that makes such a change still later, as after
+/// a pause, is noticed only as for changes of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearCache {
     /// At most so many values.

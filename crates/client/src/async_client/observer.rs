@@ -1,6 +1,7 @@
 //! What a service can learn of its operations: metrics by an [`Observer`], and with the feature `tracing` a span for
 //! each.
 
+mod failure;
 #[cfg(feature = "tracing")]
 mod span;
 
@@ -8,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use failure::{error_type, without_words};
 use tokio::time::Instant;
 
 use super::get_many::Arrival;
@@ -15,8 +17,7 @@ use super::reply::{Answer, Reply};
 use super::request::Request;
 use super::{AsyncClient, Shared};
 use crate::client::ByServer;
-use crate::codec::{Mode, Violation};
-use crate::error::Interruption;
+use crate::codec::Mode;
 use crate::{Address, Error};
 
 /// Is told how operations went, for metrics: [`AsyncBuilder::observer`](super::AsyncBuilder::observer).
@@ -67,8 +68,8 @@ pub trait Observer: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Operation<'a> {
-    /// The method of [`AsyncClient`]: `get`, `set`, `cas`, `get_many`, `stats`. Stores with other options are named by their
-    /// mode.
+    /// The method of [`AsyncClient`]: `get`, `set`, `cas`, `get_many`, `stats`. Stores with other options are named by
+    /// their mode.
     pub name: &'static str,
     /// The server that was asked last. `None`: none was, or several were.
     pub server: Option<&'a Address>,
@@ -150,43 +151,6 @@ impl Outcome {
             Self::Cancelled => "cancelled",
         }
     }
-}
-
-/// One word for each kind, and for a change that may have been made that of its reason.
-fn error_type(error: &Error) -> &'static str {
-    match error {
-        Error::Connect(_) => "connect",
-        Error::Io(_) => "io",
-        Error::Timeout => "timeout",
-        Error::Closed => "closed",
-        Error::Unknown(reason) => error_type(reason),
-        Error::Interrupted(_) => "interrupted",
-        Error::ValueTooLarge { .. } => "value_too_large",
-        Error::DatagramTooLarge { .. } => "datagram_too_large",
-        Error::Unsupported(_) => "unsupported",
-        Error::Violation(_) => "violation",
-        Error::Refused { .. } => "refused",
-        Error::InvalidKey => "invalid_key",
-        Error::NoServers => "no_servers",
-        Error::Ejected(_) => "ejected",
-        Error::Value(_) => "value",
-        #[cfg(feature = "serde")]
-        Error::Json(_) => "json",
-        Error::Discovery(_) => "discovery",
-    }
-}
-
-/// The error without what a server has said, which may be a key or a value. `None`: it has nothing of that.
-pub(super) fn without_words(error: &Error) -> Option<Error> {
-    Some(match error {
-        Error::Violation(violation) => Violation::new(violation.kind, b"not shown").into(),
-        Error::Refused { kind, .. } => Error::Refused { kind: *kind, text: format!("refused: {kind:?}") },
-        Error::Interrupted(Interruption::Refused(_)) => {
-            Error::Interrupted(Interruption::Refused("not shown".into()))
-        }
-        Error::Unknown(reason) => Error::Unknown(Box::new(without_words(reason)?)),
-        _ => return None,
-    })
 }
 
 /// An operation under way. Dropped before its end, it was cancelled.
