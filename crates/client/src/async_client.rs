@@ -63,7 +63,8 @@
 //! # Metrics and traces
 //!
 //! An [`Observer`] is told of each operation. With the feature `tracing` each is a span, with OpenTelemetry's names for
-//! clients of databases. Neither has keys or values. Without them an operation pays for a few comparisons.
+//! clients of databases. Neither has keys, values or words of a server, but for the key of a span where
+//! `AsyncBuilder::trace_keys` asks for it. Without them an operation pays for a few comparisons.
 
 mod attempts;
 mod builder;

@@ -379,10 +379,8 @@ impl Telling<'_> {
     }
 
     fn tell_observer(&self, result: ComputationResult<'_>) {
-        if let Some(observer) = &self.client.shared.settings.observer {
-            let elapsed = self.began.elapsed();
-            observer.computed(&Computation { elapsed, is_refresh: self.is_refresh, result });
-        }
+        let elapsed = self.began.elapsed();
+        self.client.shared.tell_computed(Computation { elapsed, is_refresh: self.is_refresh, result });
     }
 }
 

@@ -86,6 +86,8 @@ struct Flight {
     /// It comes right after a request without a reply.
     follows_quiet: bool,
     needs_flags: bool,
+    /// See [`Request::wanted_stats`](super::request::Request::wanted_stats).
+    wanted_stats: &'static [&'static str],
     _permits: Permits,
 }
 
@@ -173,6 +175,7 @@ impl<'a> Driver<'a> {
             end: begin,
             follows_quiet: self.follows_quiet,
             needs_flags: request.needs_flags(),
+            wanted_stats: request.wanted_stats(),
             _permits: permits,
         };
         if is_quiet {
@@ -274,7 +277,9 @@ impl<'a> Driver<'a> {
         }
         result?;
         let needed = self.pipeline.needed_bytes();
-        if needed > self.value_bytes_max.saturating_add(HEAD_BYTES_MAX) {
+        let has_few = self.pipeline.front().is_some_and(|flight| !flight.wanted_stats.is_empty());
+        let value_bytes_max = if has_few { 0 } else { self.value_bytes_max };
+        if needed > value_bytes_max.saturating_add(HEAD_BYTES_MAX) {
             Err(self.refuse_value(needed))
         } else {
             Ok(())
@@ -284,7 +289,14 @@ impl<'a> Driver<'a> {
     fn take_event(&mut self, event: Event<'_, Flight>) -> Result<(), End> {
         match event {
             Event::Value(value) => self.take_value(&value)?,
-            Event::Stat(name, value) => self.statistics.add(name, value),
+            Event::Stat(name, value) => {
+                let wanted = self.pipeline.front().map_or(&[][..], |flight| flight.wanted_stats);
+                if wanted.is_empty() {
+                    self.statistics.add(name, value);
+                } else if !self.statistics.add_wanted(name, value, wanted) {
+                    return Err(End::Violation(Statistics::violation()));
+                }
+            }
             // Who sent it is gone.
             Event::QuietFailed(outcome) => {
                 let text = match outcome {

@@ -18,8 +18,11 @@ impl AsyncClient {
         let delay_secs = secs_rounded_up(delay);
         let is_ok = |reply: Reply| made_or_sent(&reply, |answer| matches!(answer, Answer::Ok));
         self.end_warm_up().await;
-        let _flushing = self.flushing();
-        self.ask_every_server(|| Ok(Request::FlushAll { delay_secs }), is_ok).await
+        let flushing = self.flushing(delay_secs);
+        let asked = self.ask_every_server("flush_all", || Ok(Request::FlushAll { delay_secs }), is_ok);
+        let results = asked.await;
+        flushing.end(&results);
+        results
     }
 
     /// Flushes the namespace of larderd with this prefix (`<null>`: the default) on every server, now or after a delay,
@@ -42,8 +45,10 @@ impl AsyncClient {
             Answer::NotFound => Ok(false),
             _ => Err(impossible()),
         };
-        let _flushing = self.flushing();
-        self.ask_every_server(request, is_flushed).await
+        let flushing = self.flushing(delay_secs);
+        let results = self.ask_every_server("flush_prefix", request, is_flushed).await;
+        flushing.end(&results);
+        results
     }
 
     /// Every server's version.
@@ -52,7 +57,7 @@ impl AsyncClient {
             Answer::Version(version) => Ok(version),
             _ => Err(impossible()),
         };
-        self.ask_every_server(|| Ok(Request::Version), version).await
+        self.ask_every_server("version", || Ok(Request::Version), version).await
     }
 
     /// Every server's statistics, by name: those of `group`, or the general ones if it is empty. A server that sends
@@ -62,9 +67,10 @@ impl AsyncClient {
             // Groups may have arguments: `detail dump`.
             let is_line = group.len() <= larder_protocol::KEY_BYTES_MAX
                 && !group.bytes().any(|byte| byte.is_ascii_control());
-            if is_line { Ok(Request::Stats { group: group.to_owned() }) } else { Err(Error::InvalidKey) }
+            let request = Request::Stats { group: group.to_owned(), wanted: &[] };
+            if is_line { Ok(request) } else { Err(Error::InvalidKey) }
         };
-        self.ask_every_server(request, |reply| Ok(reply.stats)).await
+        self.ask_every_server("stats", request, |reply| Ok(reply.stats)).await
     }
 
     /// What is flushed does not come back from an old place.
@@ -76,6 +82,7 @@ impl AsyncClient {
 
     async fn ask_every_server<R>(
         &self,
+        name: &'static str,
         request: impl Fn() -> Result<Request, Error>,
         read: impl Fn(Reply) -> Result<R, Error>,
     ) -> ByServer<R> {
@@ -91,8 +98,14 @@ impl AsyncClient {
             }
             topology.ask_directly(server, request, deadline).await.and_then(&read)
         };
-        let results = join_all((0..topology.pools.len()).map(ask)).await;
-        topology.pools.iter().map(|pool| pool.address.clone()).zip(results).collect()
+        let asked = async {
+            let results = join_all((0..topology.pools.len()).map(ask)).await;
+            topology.pools.iter().map(|pool| pool.address.clone()).zip(results).collect()
+        };
+        match self.observe_many(name, 0) {
+            Some(observation) => observation.of_every_server(asked).await,
+            None => asked.await,
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! What goes along with requests, if it was asked for: the near cache, and the observer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::near_cache::NearStore;
+use super::near_cache::{DOUBT, NearStore};
 use super::request::Request;
-use super::{Answer, AsyncClient, Reply, impossible};
-use crate::client::Item;
+use super::{Answer, AsyncClient, Reply, TIMEOUT_MAX, impossible};
+use crate::client::{ByServer, Item};
 use crate::{Error, Protocol};
 
 impl AsyncClient {
@@ -40,7 +41,8 @@ impl AsyncClient {
         let is_get = matches!(request, Request::Get { .. });
         let observation = self.shared.is_observed().then(|| self.observe(&request, key));
         let changing = self.near().filter(|_| request.changes_item());
-        let mut changing = changing.map(|near| Changing { near, key, is_certain: false });
+        let time = self.timeout;
+        let mut changing = changing.map(|near| Changing { near, key, time, is_certain: false });
         let asked = self.ask_servers(deadline, key, request, is_quiet);
         let result = match observation {
             Some(observation) => observation.of(asked, is_get).await,
@@ -90,19 +92,41 @@ impl AsyncClient {
         }
     }
 
-    /// For a flush: to be dropped when it is done.
-    pub(super) fn flushing(&self) -> Flushing<'_> {
+    /// For a flush after a delay: to be dropped when it is asked for.
+    pub(super) fn flushing(&self, delay_secs: u32) -> Flushing<'_> {
         self.shared.flights.outdate_all();
-        Flushing(self)
+        let delay = Duration::from_secs(delay_secs.into());
+        Flushing { client: self, began: Instant::now(), delay, is_certain: false }
     }
 }
 
 /// Every key is being changed.
-pub(super) struct Flushing<'a>(&'a AsyncClient);
+pub(super) struct Flushing<'a> {
+    client: &'a AsyncClient,
+    began: Instant,
+    delay: Duration,
+    /// No server gets it later.
+    is_certain: bool,
+}
+
+impl Flushing<'_> {
+    /// These are its answers.
+    pub(super) fn end<R>(mut self, results: &ByServer<R>) {
+        self.is_certain = !results.iter().any(|(_, result)| result.as_ref().is_err_and(Error::is_unknown));
+    }
+}
 
 impl Drop for Flushing<'_> {
     fn drop(&mut self) {
-        self.0.clear_near();
+        if let Some(near) = self.client.near()
+            && !(self.is_certain && self.delay.is_zero())
+        {
+            let time = self.client.timeout.min(TIMEOUT_MAX) + DOUBT;
+            let late = if self.is_certain { Duration::ZERO } else { time };
+            let from = (self.began + self.delay).checked_sub(FLUSH_SPREAD).unwrap_or(self.began);
+            near.expect_flush(from, Instant::now() + self.delay + late + FLUSH_SPREAD);
+        }
+        self.client.clear_near();
     }
 }
 
@@ -110,6 +134,8 @@ impl Drop for Flushing<'_> {
 struct Changing<'a> {
     near: &'a NearStore,
     key: &'a [u8],
+    /// As long as this a request may live.
+    time: Duration,
     /// The server has made the change, or never will.
     is_certain: bool,
 }
@@ -119,7 +145,10 @@ impl Drop for Changing<'_> {
         if self.is_certain {
             self.near.invalidate(self.key);
         } else {
-            self.near.doubt(self.key);
+            self.near.doubt(self.key, self.time);
         }
     }
 }
+
+/// Servers count whole seconds: a flush takes effect so much earlier or later.
+const FLUSH_SPREAD: Duration = Duration::from_secs(2);

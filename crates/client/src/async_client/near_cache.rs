@@ -3,6 +3,7 @@
 //! No entry is removed to be wrong no more: it says what was true when its request began, and is a miss once something
 //! of that is true no longer. So a reply that was under way while its key changed is kept, and never found.
 
+mod flushes;
 mod server_log;
 
 use std::collections::hash_map::RandomState;
@@ -16,10 +17,11 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
+use self::flushes::Flushes;
 use self::server_log::{ServerLog, ServerLogs};
 use super::recache::MetaItem;
 use super::reply::Found;
-use super::{AsyncClient, Shared};
+use super::{AsyncClient, Shared, TIMEOUT_MAX};
 use crate::client::Item;
 
 /// Values that [`AsyncClient::get`] and [`AsyncClient::get_or_compute`] keep in the process, for keys that are read all
@@ -28,6 +30,12 @@ use crate::client::Item;
 /// Changes that this client makes are seen at once by all of its clones, those of others as [`Coherence`] says, and a
 /// value is never returned after its own time to live (in the meta protocol; the others do not tell it). A key that is
 /// read once does not push out those that are read often.
+///
+/// An own change that may still be made, since it was dropped, has no reply or has failed with
+/// [`Error::Unknown`](crate::Error::Unknown), is awaited: nothing is kept of its key until the timeout of its client
+/// and a second are over. The same holds for flushes. A delayed flush of this client is seen when it takes effect:
+/// about then, for four seconds, nothing is kept. What remains: a server that makes such a change still later, as after
+/// a pause, is noticed only as for changes of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearCache {
     /// At most so many values.
@@ -35,7 +43,8 @@ pub struct NearCache {
     /// At most so many bytes: of keys, values, and 200 for each. A value is not kept if it is larger than the part of
     /// the cache that has its key, of which there are up to four for each CPU.
     pub bytes_max: usize,
-    /// The longest time that a value is returned without asking its server: as old as this it may be.
+    /// The longest time that a value is returned without asking its server, from the request for it: as old as this it
+    /// may be.
     pub ttl: Duration,
     /// How changes of other clients are seen.
     pub coherence: Coherence,
@@ -52,7 +61,9 @@ pub enum Coherence {
     /// second.
     ///
     /// Servers tell of stores and of deletes, but not of `incr`, `decr`, `touch`, `invalidate`, `flush_prefix`, and
-    /// deletes in the binary protocol: those are seen once [`NearCache::ttl`] is over. memcached 1.6.18 and older do
+    /// deletes in the binary protocol: those are seen once [`NearCache::ttl`] is over, and so are flushes with a delay,
+    /// which are counted when they are asked for and not when they take effect. A server whose statistics take more
+    /// than 64 KiB cannot be watched. memcached 1.6.18 and older do
     /// not tell of deletes either, but count them: once a second all of such a server is dropped if there were any. Not
     /// with logins in the binary protocol: there nothing is kept.
     Watch,
@@ -90,6 +101,7 @@ pub(super) struct NearStore {
     slots: Box<[Slot]>,
     /// How often all of it became invalid.
     epoch: AtomicU64,
+    flushes: Flushes,
     begin: Instant,
     logs: Option<ServerLogs>,
     hits: AtomicU64,
@@ -115,6 +127,7 @@ struct Entry {
 /// What was true when a request began.
 #[derive(Clone)]
 pub(super) struct Stamp {
+    began: Instant,
     slot: usize,
     changes: u64,
     epoch: u64,
@@ -141,6 +154,7 @@ impl NearStore {
             hasher,
             slots: (0..slots.next_power_of_two()).map(|_| Slot::default()).collect(),
             epoch: AtomicU64::new(0),
+            flushes: Flushes::default(),
             begin: Instant::now(),
             logs: (limits.coherence == Coherence::Watch).then(ServerLogs::default),
             hits: AtomicU64::new(0),
@@ -169,7 +183,15 @@ impl NearStore {
         if self.slots[slot].doubt_until_ms.load(Ordering::SeqCst) > self.now_ms() {
             return None;
         }
-        Some(Stamp { slot, changes, epoch: self.epoch.load(Ordering::SeqCst), log })
+        // The epoch first: a flush is noted before the epoch changes.
+        let (epoch, began) = (self.epoch.load(Ordering::SeqCst), Instant::now());
+        self.flushes.next(began).is_none_or(|flush| began < flush).then_some(Stamp {
+            began,
+            slot,
+            changes,
+            epoch,
+            log,
+        })
     }
 
     /// Keeps what was found after the stamp was taken.
@@ -184,11 +206,12 @@ impl NearStore {
     pub(super) fn keep(&self, key: &[u8], stamp: Stamp, item: Item, ttl: Option<Duration>) {
         // A server counts whole seconds, and the last may be almost over.
         let left = ttl.map_or(Duration::MAX, |ttl| ttl.saturating_sub(Duration::from_secs(1)));
-        let ttl = self.limits.ttl.min(left);
-        if ttl.is_zero() || !self.is_valid(&stamp) {
-            return;
+        let ttl = self.limits.ttl.min(left).min(TIMEOUT_MAX);
+        let Some(mut until) = stamp.began.checked_add(ttl) else { return };
+        if let Some(flush) = self.flushes.next(stamp.began) {
+            until = until.min(flush);
         }
-        if let Some(until) = Instant::now().checked_add(ttl) {
+        if Instant::now() < until && self.is_valid(&stamp) {
             self.entries.insert(key.into(), Arc::new(Entry { item, until, stamp }));
         }
     }
@@ -206,11 +229,18 @@ impl NearStore {
         self.entries.remove(key);
     }
 
-    /// A key was changed, or may be in a moment: its request may be on its way to the server.
-    pub(super) fn doubt(&self, key: &[u8]) {
-        let until_ms = self.now_ms().saturating_add(DOUBT_MS);
+    /// A key was changed, or may be within this time: its request may be on its way to the server.
+    pub(super) fn doubt(&self, key: &[u8], time: Duration) {
+        let time = time.saturating_add(DOUBT);
+        let until_ms = self.now_ms().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         self.slots[self.slot(key)].doubt_until_ms.fetch_max(until_ms, Ordering::SeqCst);
         self.invalidate(key);
+    }
+
+    /// All will be flushed at a time from `from` to `to`: nothing is kept from before it to after it. To be cleared
+    /// after this, since what was read before knows nothing of it.
+    pub(super) fn expect_flush(&self, from: Instant, to: Instant) {
+        self.flushes.add(from, to);
     }
 
     /// Every key may have changed.
@@ -268,5 +298,5 @@ const SLOTS_PER_ENTRY: usize = 4;
 const SLOTS_MIN: usize = 1 << 10;
 /// A megabyte.
 const SLOTS_MAX: usize = 1 << 16;
-/// So long after a change was given up a server may still make it.
-const DOUBT_MS: u64 = 1000;
+/// So long after the time of a change that was given up a server may still make it.
+pub(super) const DOUBT: Duration = Duration::from_secs(1);

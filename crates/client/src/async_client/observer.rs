@@ -1,6 +1,7 @@
 //! What a service can learn of its operations: metrics by an [`Observer`], and with the feature `tracing` a span for
 //! each.
 
+mod failure;
 #[cfg(feature = "tracing")]
 mod span;
 
@@ -8,16 +9,22 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use failure::{error_type, without_words};
 use tokio::time::Instant;
 
 use super::get_many::Arrival;
 use super::reply::{Answer, Reply};
 use super::request::Request;
 use super::{AsyncClient, Shared};
+use crate::client::ByServer;
 use crate::codec::Mode;
 use crate::{Address, Error};
 
 /// Is told how operations went, for metrics: [`AsyncBuilder::observer`](super::AsyncBuilder::observer).
+///
+/// Operations are those on a key or on many, and `flush_all`, `flush_prefix`, `version` and `stats`. What is refused
+/// before a server is chosen is not told: an invalid key, a value that is too large, a request that the protocol or
+/// the client has not.
 ///
 /// It is called by the task of the operation, between its result and its return: it should count, and not wait.
 ///
@@ -57,27 +64,28 @@ pub trait Observer: fmt::Debug + Send + Sync {
     }
 }
 
-/// An operation that is over. It has neither keys nor values.
+/// An operation that is over. It has neither keys nor values, nor what a server has said, which may be one.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Operation<'a> {
-    /// The method of [`AsyncClient`]: `get`, `set`, `cas`, `get_many`. Stores with other options are named by their
-    /// mode.
+    /// The method of [`AsyncClient`]: `get`, `set`, `cas`, `get_many`, `stats`. Stores with other options are named by
+    /// their mode.
     pub name: &'static str,
     /// The server that was asked last. `None`: none was, or several were.
     pub server: Option<&'a Address>,
     /// Requests that were made for it, to all servers. 0 of many keys, where they are not counted.
     pub attempts: u32,
-    /// Keys.
+    /// Keys. 0 of what is asked of every server.
     pub keys: usize,
     /// Keys that were found.
     pub hits: usize,
     /// What came of it.
     pub outcome: Outcome,
-    /// Why it failed. `None` of many keys, whose failures the caller has.
+    /// Why it failed, without the words of the server. `None` of many keys and of every server, whose failures the
+    /// caller has.
     pub error: Option<&'a Error>,
     /// A word for why it failed, for metrics: OpenTelemetry's `error.type`. Of a change that may have been made: why
-    /// that is not known. Of many keys: the last failure.
+    /// that is not known. Of many keys, and of every server: the last failure.
     pub error_type: Option<&'static str>,
     /// The value is of the near cache.
     pub is_near: bool,
@@ -123,7 +131,7 @@ pub enum ComputationResult<'a> {
     Stored,
     /// The key was changed meanwhile: the value is not stored.
     Outdated,
-    /// The value is not stored, for this reason.
+    /// The value is not stored, for this reason, without the words of the server.
     NotStored(&'a Error),
     /// It failed.
     Failed,
@@ -142,30 +150,6 @@ impl Outcome {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
-    }
-}
-
-/// One word for each kind, and for a change that may have been made that of its reason.
-fn error_type(error: &Error) -> &'static str {
-    match error {
-        Error::Connect(_) => "connect",
-        Error::Io(_) => "io",
-        Error::Timeout => "timeout",
-        Error::Closed => "closed",
-        Error::Unknown(reason) => error_type(reason),
-        Error::Interrupted(_) => "interrupted",
-        Error::ValueTooLarge { .. } => "value_too_large",
-        Error::DatagramTooLarge { .. } => "datagram_too_large",
-        Error::Unsupported(_) => "unsupported",
-        Error::Violation(_) => "violation",
-        Error::Refused { .. } => "refused",
-        Error::InvalidKey => "invalid_key",
-        Error::NoServers => "no_servers",
-        Error::Ejected(_) => "ejected",
-        Error::Value(_) => "value",
-        #[cfg(feature = "serde")]
-        Error::Json(_) => "json",
-        Error::Discovery(_) => "discovery",
     }
 }
 
@@ -285,6 +269,21 @@ impl Observation {
         result
     }
 
+    /// Observes all that is asked of every server, to its end.
+    pub(super) async fn of_every_server<R>(
+        mut self: Box<Self>,
+        asked: impl Future<Output = ByServer<R>>,
+    ) -> ByServer<R> {
+        let results = ROUTE.scope(Arc::clone(&self.route), asked).await;
+        if results.len() != 1 {
+            self.route.lock().unwrap_or_else(PoisonError::into_inner).server = None;
+        }
+        self.failure = results.iter().rev().find_map(|(_, result)| result.as_ref().err()).map(error_type);
+        let outcome = if self.failure.is_some() { Outcome::Failed } else { Outcome::Done };
+        self.end(outcome, None, false);
+        results
+    }
+
     /// What has come of many keys. `None`: all has.
     pub(super) fn arrived(&mut self, arrival: Option<&Arrival>) {
         match arrival {
@@ -311,6 +310,7 @@ impl Observation {
             return;
         }
         let route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = error.and_then(without_words);
         let operation = Operation {
             name: self.name,
             server: route.server.as_ref(),
@@ -318,7 +318,7 @@ impl Observation {
             keys: self.keys,
             hits: self.hits,
             outcome,
-            error,
+            error: told.as_ref().or(error),
             error_type: match outcome {
                 Outcome::Cancelled => Some("cancelled"),
                 _ => error.map(error_type).or(self.failure),
@@ -340,14 +340,13 @@ impl Drop for Observation {
     }
 }
 
-/// The method that makes such a request.
+/// The method that makes such a request of one key.
 fn name_of(request: &Request) -> &'static str {
     match request {
         Request::Get { exptime: Some(_), .. } => "get_and_touch",
         Request::Get { recache: Some(_), .. } if !request.is_read() => "get_or_recache",
         Request::Get { with_cas: true, recache: None, .. } => "gets",
         Request::Get { .. } => "get",
-        Request::MultiGet { .. } => "get_many",
         Request::Store { compare: Some(_), .. } => "cas",
         Request::Store { mode, .. } => match mode {
             Mode::Set => "set",
@@ -361,9 +360,13 @@ fn name_of(request: &Request) -> &'static str {
         Request::Arith { decrement: true, .. } => "decr",
         Request::Arith { .. } => "incr",
         Request::Touch { .. } => "touch",
-        Request::FlushAll { .. } => "flush_all",
-        Request::FlushPrefix { .. } => "flush_prefix",
-        Request::Version => "version",
-        Request::Stats { .. } => "stats",
+        Request::MultiGet { .. }
+        | Request::FlushAll { .. }
+        | Request::FlushPrefix { .. }
+        | Request::Version
+        | Request::Stats { .. } => {
+            debug_assert!(false, "not of one key");
+            "request"
+        }
     }
 }

@@ -27,8 +27,8 @@ pub(super) enum Request {
     FlushPrefix { prefix: String, delay_secs: u32 },
     /// See [`Pipeline::version`].
     Version,
-    /// See [`Pipeline::stats`].
-    Stats { group: String },
+    /// See [`Pipeline::stats`]. `wanted`: only those of these names, of a server that has few of any; else all.
+    Stats { group: String, wanted: &'static [&'static str] },
 }
 
 /// Meta: who is to make a value anew.
@@ -49,7 +49,7 @@ impl Request {
             }
             Self::MultiGet { .. } | Self::Version => true,
             // `reset` and `detail on` are changes.
-            Self::Stats { group } => group != "reset" && !group.starts_with("detail"),
+            Self::Stats { group, .. } => group != "reset" && !group.starts_with("detail"),
             _ => false,
         }
     }
@@ -99,6 +99,14 @@ impl Request {
     /// True if the flags of the reply say more than the item.
     pub(super) fn needs_flags(&self) -> bool {
         matches!(self, Self::Get { recache: Some(_), .. })
+    }
+
+    /// The names of the statistics that are wanted. None: all, whatever they take.
+    pub(super) fn wanted_stats(&self) -> &'static [&'static str] {
+        match self {
+            Self::Stats { wanted, .. } => wanted,
+            _ => &[],
+        }
     }
 
     /// A get that tells CAS value and time to live as well.
@@ -205,7 +213,7 @@ impl Request {
                 pipeline.flush_prefix(output, prefix.as_bytes(), *delay_secs, tag);
             }
             (Self::Version, Some(tag)) => pipeline.version(output, tag),
-            (Self::Stats { group }, Some(tag)) => pipeline.stats(output, group.as_bytes(), tag),
+            (Self::Stats { group, .. }, Some(tag)) => pipeline.stats(output, group.as_bytes(), tag),
             (Self::Get { .. } | Self::MultiGet { .. } | Self::Version | Self::Stats { .. }, None) => {
                 debug_assert!(false, "a read without a tag");
             }

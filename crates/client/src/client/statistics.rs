@@ -21,17 +21,34 @@ impl Statistics {
         }
     }
 
+    /// Adds one if its name is wanted. `false`: they are too many for a server that has few.
+    pub(crate) fn add_wanted(&mut self, name: &[u8], value: &[u8], wanted: &[&str]) -> bool {
+        if wanted.iter().any(|wanted| wanted.as_bytes() == name) {
+            self.add(name, value);
+        } else {
+            self.bytes = self.bytes.saturating_add(name.len() + value.len() + STAT_BYTES);
+        }
+        self.bytes <= FEW_BYTES_MAX
+    }
+
+    /// What too many are.
+    pub(crate) fn violation() -> Violation {
+        Violation::new(ViolationKind::Malformed, b"statistics without an end")
+    }
+
     /// All of them, by name, unless there were more than are kept.
     pub(crate) fn whole(self) -> Result<Vec<(String, String)>, Error> {
         match self.bytes {
             ..=STATS_BYTES_MAX => Ok(self.stats),
-            _ => Err(Violation::new(ViolationKind::Malformed, b"statistics without an end").into()),
+            _ => Err(Self::violation().into()),
         }
     }
 }
 
 /// More than `stats conns` of a million connections.
 const STATS_BYTES_MAX: usize = 256 << 20;
+/// Several times the general ones of a server.
+const FEW_BYTES_MAX: usize = 64 << 10;
 /// What a statistic takes besides its bytes: two strings, and what the allocator adds.
 const STAT_BYTES: usize = 2 * size_of::<String>() + 32;
 

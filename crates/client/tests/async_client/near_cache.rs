@@ -1,17 +1,19 @@
 //! Values kept in the process: never older than they may be.
 
+mod late;
+mod scripted;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use larder_client::async_client::{AsyncBuilder, Coherence, NearCache, NearCacheStats};
-use larder_client::{Address, AsyncClient, Protocol, Ttl};
+use larder_client::async_client::{Coherence, NearCache, NearCacheStats};
+use larder_client::{AsyncClient, Protocol, Ttl};
 use larder_conformance::server::Server;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use scripted::Scripted;
+use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -190,105 +192,6 @@ async fn see_changes_of_others(server: Server) {
     server.kill().expect("it runs");
     for client in &clients {
         until(async || client.get("k").await.is_err() && stats(client).watched == 0).await;
-    }
-}
-
-/// A server of the test's own, with one value for all keys, and a log that says what the test says.
-struct Scripted {
-    value: Mutex<String>,
-    gets: Gate,
-    sets: Gate,
-    dropped: AtomicU64,
-    logs: mpsc::UnboundedSender<OwnedWriteHalf>,
-}
-
-/// Requests that are answered when the test says so.
-struct Gate {
-    come: AtomicU64,
-    open: watch::Sender<bool>,
-}
-
-impl Gate {
-    fn new() -> Self {
-        Self { come: AtomicU64::new(0), open: watch::Sender::new(true) }
-    }
-
-    async fn pass(&self) {
-        self.come.fetch_add(1, Ordering::SeqCst);
-        self.open.subscribe().wait_for(|open| *open).await.expect(WELL);
-    }
-
-    fn hold(&self) {
-        self.open.send_replace(false);
-    }
-
-    fn release(&self) {
-        self.open.send_replace(true);
-    }
-
-    /// Waits until so many have come.
-    async fn come(&self, come: u64) {
-        until(async || self.come.load(Ordering::SeqCst) >= come).await;
-    }
-}
-
-impl Scripted {
-    async fn start() -> (Arc<Self>, AsyncBuilder, mpsc::UnboundedReceiver<OwnedWriteHalf>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let address: Address = listener.local_addr().expect("it is bound").to_string().parse().expect(WELL);
-        let (logs, opened) = mpsc::unbounded_channel();
-        let this = Arc::new(Self {
-            value: Mutex::new("old".into()),
-            gets: Gate::new(),
-            sets: Gate::new(),
-            dropped: AtomicU64::new(0),
-            logs,
-        });
-        let server = Arc::clone(&this);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(Arc::clone(&server).serve(stream));
-            }
-        });
-        (this, patient(Protocol::Meta).server(address).connections(4), opened)
-    }
-
-    async fn serve(self: Arc<Self>, stream: TcpStream) {
-        let (input, mut output) = stream.into_split();
-        let mut lines = BufReader::new(input).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            let opaque = line.split(' ').find(|word| word.starts_with('O')).unwrap_or_default();
-            let reply = match &line[..2] {
-                "wa" => {
-                    output.write_all(b"OK\r\n").await.expect(WELL);
-                    self.logs.send(output).expect(WELL);
-                    let _ = lines.next_line().await;
-                    return;
-                }
-                "mg" => {
-                    let value = self.value();
-                    self.gets.pass().await;
-                    format!("VA {} f0 c7 t-1 {opaque}\r\n{value}\r\n", value.len())
-                }
-                "ms" => {
-                    let value = lines.next_line().await.expect(WELL).expect(WELL);
-                    self.sets.pass().await;
-                    *self.value.lock().expect(WELL) = value;
-                    format!("HD {opaque}\r\n")
-                }
-                _ => {
-                    let dropped = self.dropped.load(Ordering::SeqCst);
-                    format!("STAT log_worker_dropped {dropped}\r\nEND\r\n")
-                }
-            };
-            if output.write_all(reply.as_bytes()).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn value(&self) -> String {
-        self.value.lock().expect(WELL).clone()
     }
 }
 

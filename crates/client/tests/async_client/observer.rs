@@ -15,6 +15,19 @@ const WELL: &str = "all is well";
 #[derive(Debug, Default)]
 struct Words(Mutex<Vec<String>>);
 
+/// Errors, as they are shown and debugged.
+#[derive(Debug, Default)]
+struct Errors(Mutex<Vec<String>>);
+
+impl Observer for Errors {
+    fn ended(&self, operation: &Operation<'_>) {
+        self.0
+            .lock()
+            .expect(WELL)
+            .push(operation.error.map_or(String::new(), |error| format!("{error} {error:?}")));
+    }
+}
+
 impl Observer for Words {
     fn ended(&self, operation: &Operation<'_>) {
         let Operation { name, outcome, attempts, keys, hits, .. } = operation;
@@ -82,6 +95,21 @@ async fn each_operation_is_told_once() {
                 words.take()[1..],
                 ["get_many hit 0 2/3", "get_many miss 0 0/1", "get_many cancelled 0 0/1 cancelled"]
             );
+            client.version().await;
+            client.stats("").await;
+            client.stats("\n").await;
+            client.flush_all(Duration::ZERO).await;
+            // Nothing is asked.
+            client.get("").await.expect_err("no key");
+            assert_eq!(
+                words.take(),
+                [
+                    "version done 1 0/0 at",
+                    "stats done 1 0/0 at",
+                    "stats failed 0 0/0 invalid_key",
+                    "flush_all done 1 0/0 at"
+                ]
+            );
         }
     }
 }
@@ -120,4 +148,29 @@ async fn failures_are_told_with_their_attempts() {
     client.get("k").await.expect_err("nobody listens");
     client.get_many(["k", "l"]).collect().await;
     assert_eq!(words.take(), ["get failed 1 0/1 connect at", "get_many failed 0 0/2 connect at"]);
+}
+
+#[tokio::test]
+async fn errors_are_told_without_the_words_of_the_server() {
+    for reply in ["VALUE user:hunter2 is secret", "SERVER_ERROR hunter2", "CLIENT_ERROR hunter2"] {
+        for is_change in [false, true] {
+            let (mut server, builder) = Fake::start(Protocol::Meta).await;
+            let errors = Arc::new(Errors::default());
+            let client = builder.retries(0).observer(Arc::clone(&errors) as Arc<dyn Observer>).build();
+            let asked = tokio::spawn(async move {
+                if is_change {
+                    client.delete("k").await.map(|_| ())
+                } else {
+                    client.get("k").await.map(|_| ())
+                }
+            });
+            let mut peer = server.accept().await;
+            peer.expect(if is_change { "md k O0\r\n" } else { "mg k v f O0\r\n" }).await;
+            peer.send(&format!("{reply}\r\n")).await;
+            let error = asked.await.expect("no panic").expect_err("no answer");
+            assert!(error.to_string().contains("hunter2"), "{error}: the caller sees it");
+            let told = std::mem::take(&mut *errors.0.lock().expect(WELL));
+            assert!(told.len() == 1 && told[0].len() > 10 && !told[0].contains("hunter2"), "{told:?}");
+        }
+    }
 }

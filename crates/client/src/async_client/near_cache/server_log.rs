@@ -186,13 +186,13 @@ impl Counters {
             (shared.topology(), Instant::now() + shared.settings.timeout.min(COUNTERS_TIME_MAX))
         };
         let server = topology.pools.iter().position(|pool| pool.address == *address)?;
-        let request = Request::Stats { group: String::new() };
+        let request = Request::Stats { group: String::new(), wanted: &[DROPPED, FLUSHES, DELETIONS] };
         let stats = topology.ask_directly(server, request, deadline).await.ok()?.stats;
         let of = |name: &str| stats.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
         Some(Self {
-            dropped: of("log_worker_dropped"),
-            flushes: of("cmd_flush"),
-            deletions: if tells_deletions { None } else { of("delete_hits") },
+            dropped: of(DROPPED),
+            flushes: of(FLUSHES),
+            deletions: if tells_deletions { None } else { of(DELETIONS) },
         })
     }
 }
@@ -295,6 +295,9 @@ fn keep_alive(socket: &Socket) {
     }
 }
 
+const DROPPED: &str = "log_worker_dropped";
+const FLUSHES: &str = "cmd_flush";
+const DELETIONS: &str = "delete_hits";
 const READ_BYTES: usize = 16 << 10;
 /// Keys are encoded, three bytes for one.
 const LINE_BYTES_MAX: usize = 8 << 10;

@@ -32,7 +32,7 @@ pub(super) fn open(name: &'static str, key: Option<&[u8]>, keys: usize) -> Span 
         larder.attempts = Empty,
         larder.near = Empty,
     );
-    if keys != 1 {
+    if keys > 1 {
         span.record("db.operation.batch.size", keys);
     }
     if let Some(key) = key {
@@ -61,7 +61,7 @@ pub(super) fn close(span: &Span, operation: &Operation<'_>) {
     }
     span.record("larder.outcome", operation.outcome.name());
     span.record("larder.attempts", operation.attempts);
-    if operation.keys != 1 {
+    if operation.keys > 1 {
         span.record("larder.hits", operation.hits);
     }
     if operation.is_near {
