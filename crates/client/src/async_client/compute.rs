@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::changes::store_outcome;
 use super::computed::{ComputeError, ComputeOptions, Computed};
-use super::flight::{Landing, Member, Seat, Turn};
+use super::flight::{Landing, Seat, Turn};
+use super::leases::Leaving;
 use super::observer::{Computation, ComputationResult};
 use super::recache::MetaItem;
 use super::request::{self, Request};
@@ -107,14 +107,18 @@ impl AsyncClient {
         loop {
             let (lease, has_won, old, failure) = match look {
                 Look::Fresh(item) => return Ok(item),
-                Look::Taken(_, Some(old)) => return Ok(old),
+                Look::Taken(lease, Some(old)) if !self.shared.leases.take_over(key, lease, options.wait) => {
+                    return Ok(old);
+                }
+                // Whoever has it may have died. The first to store wins.
+                Look::Taken(lease, old @ Some(_)) => (Some(lease), true, old, None),
                 Look::Taken(lease, None) => (Some(lease), false, None, None),
                 Look::Won(lease, old) => (Some(lease), true, old, None),
                 Look::Missing => (None, false, None, None),
                 Look::Failed(error) => (None, false, None, Some(error)),
             };
             let joined = self.shared.flights.join(key, lease);
-            let member = Leaving { client: self, has_old: old.is_some(), member: joined };
+            let member = Leaving::new(self, joined, old.is_some());
             if has_won {
                 member.flight().win();
             }
@@ -263,7 +267,10 @@ impl Call<'_> {
                 telling.tell(ComputationResult::Failed);
                 let error = Arc::new(error);
                 if let Some(old) = old {
-                    // Nobody is asked to try again before it has expired.
+                    // The lease is kept: nobody tries again before `wait` is over.
+                    if let Some(lease) = flight.lease {
+                        client.shared.leases.note(self.key, lease);
+                    }
                     flight.land(Landing::Failed(error));
                     return Ok(old);
                 }
@@ -278,6 +285,7 @@ impl Call<'_> {
         };
         let Computed { value, client_flags, ttl } = computed;
         let item = Item { value, client_flags, cas: None };
+        member.begin_store();
         flight.land(Landing::Computed(Arc::new(item.clone())));
         drop(seat);
         let options = StoreOptions {
@@ -291,6 +299,9 @@ impl Call<'_> {
             Some(error) => Err(error),
             None => self.store(member, &item, options).await,
         };
+        if !stored.as_ref().is_err_and(Error::is_unknown) {
+            member.end_store();
+        }
         telling.tell(match &stored {
             Ok(StoreOutcome::Stored) => ComputationResult::Stored,
             Ok(_) => ComputationResult::Outdated,
@@ -311,15 +322,22 @@ impl Call<'_> {
         }
         let stored = async {
             let request = client.store_request(self.key, item.value.clone(), options)?;
-            store_outcome(&client.ask_hooked(self.request_deadline(), self.key, request, false).await?)
+            let reply = client.ask_hooked(self.request_deadline(), self.key, request, false).await?;
+            Ok((store_outcome(&reply)?, reply.answer))
         };
-        let stored = stored.await;
+        let stored: Result<_, Error> = stored.await;
+        let cas = match &stored {
+            Ok((_, Answer::Stored(cas))) => cas.filter(|cas| *cas != 0),
+            _ => None,
+        };
+        let stored = stored.map(|(outcome, _)| outcome);
         match (&stored, flight.lease) {
             // It may have come after the change.
-            (Ok(StoreOutcome::Stored), None) if flight.is_outdated() => {
-                let _ = client.delete(self.key).await;
+            (Ok(StoreOutcome::Stored), None) if flight.may_outlive() => {
+                let _ = self.take_back(item, cas).await;
                 Ok(StoreOutcome::NotStored)
             }
+            (Ok(StoreOutcome::Stored), None) if flight.is_outdated() => Ok(StoreOutcome::NotStored),
             // Others need not wait for what does not come.
             (Err(error), Some(lease)) if !error.is_unknown() => {
                 client.release(self.key, lease, false).await;
@@ -328,39 +346,28 @@ impl Call<'_> {
             _ => stored,
         }
     }
-}
 
-impl AsyncClient {
-    /// Gives a lease back. The old item is stale then, and its next reader computes it.
-    async fn release(&self, key: &[u8], lease: u64, has_old: bool) {
-        let Ok(wire_key) = self.key(key) else { return };
-        let invalidate = has_old.then_some(None);
-        let request = Request::Delete { key: wire_key, compare: Some(lease), invalidate };
-        // The lease ends by itself.
-        let _ = self.ask_hooked(self.deadline(), key, request, false).await;
-    }
-}
-
-/// A member that gives the lease back if nobody is left who could use it.
-struct Leaving<'a> {
-    client: &'a AsyncClient,
-    member: Member<'a>,
-    has_old: bool,
-}
-
-impl Leaving<'_> {
-    fn flight(&self) -> &super::flight::Flight {
-        &self.member.flight
-    }
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        let Some(lease) = self.member.leave() else { return };
-        // The runtime may have ended.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (client, key, has_old) = (self.client.clone(), self.member.key().to_vec(), self.has_old);
-        runtime.spawn(async move { client.release(&key, lease, has_old).await });
+    /// Deletes what was added, unless something newer is there. `cas`: of what was added, if the protocol tells it.
+    async fn take_back(&self, item: &Item, cas: Option<u64>) -> Result<(), Error> {
+        let client = self.client;
+        let key = || client.key(self.key);
+        let request = match cas {
+            Some(cas) => Request::Delete { key: key()?, compare: Some(cas), invalidate: None },
+            None => {
+                let get = Request::Get { key: key()?, with_cas: true, exptime: None, recache: None };
+                let reply = client.ask_hooked(self.request_deadline(), self.key, get, false).await?;
+                let Some(found) = reply.found.map(|found| found.item) else { return Ok(()) };
+                if (&found.value, found.client_flags) != (&item.value, item.client_flags) {
+                    return Ok(());
+                }
+                // The text protocol has no delete that compares: this one expires at once.
+                let Some(cas) = found.cas else { return Ok(()) };
+                let ttl = Ttl::After(Duration::ZERO);
+                let expired = StoreOptions { ttl, compare: Some(cas), ..StoreOptions::default() };
+                client.store_request(self.key, Vec::new(), expired)?
+            }
+        };
+        client.ask_hooked(self.request_deadline(), self.key, request, false).await.map(drop)
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Flight {
     pub won: Notify,
     /// Without a lease: the key was changed meanwhile.
     is_outdated: AtomicBool,
+    /// By more than stores that go before whatever is added.
+    may_outlive: AtomicBool,
 }
 
 /// How a flight ends.
@@ -92,6 +94,7 @@ impl Flights {
             has_won: AtomicBool::new(false),
             won: Notify::new(),
             is_outdated: AtomicBool::new(false),
+            may_outlive: AtomicBool::new(false),
         });
         listed.push(Listed { flight: Arc::clone(&flight), members: 1 });
         if lease.is_none() {
@@ -100,17 +103,17 @@ impl Flights {
         Member { flights: self, key, flight }
     }
 
-    /// A key is being changed: what is computed without a lease may be old.
-    pub(super) fn outdate(&self, key: &[u8]) {
+    /// A key is being changed, perhaps by a plain set: what is computed without a lease may be old.
+    pub(super) fn outdate(&self, key: &[u8], is_set: bool) {
         if self.unleased.load(Ordering::SeqCst) > 0 {
-            self.by_key().get(key).into_iter().flatten().for_each(|listed| listed.flight.outdate());
+            self.by_key().get(key).into_iter().flatten().for_each(|listed| listed.flight.outdate(is_set));
         }
     }
 
     /// All keys are.
     pub(super) fn outdate_all(&self) {
         if self.unleased.load(Ordering::SeqCst) > 0 {
-            self.by_key().values().flatten().for_each(|listed| listed.flight.outdate());
+            self.by_key().values().flatten().for_each(|listed| listed.flight.outdate(false));
         }
     }
 }
@@ -161,8 +164,17 @@ impl Flight {
         self.has_won.load(Ordering::SeqCst)
     }
 
-    fn outdate(&self) {
+    fn outdate(&self, is_set: bool) {
         self.is_outdated.store(true, Ordering::SeqCst);
+        if !is_set {
+            self.may_outlive.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// True if what is added without a lease may have come after the change. A plain set makes an add after it fail,
+    /// and overwrites one before it.
+    pub(super) fn may_outlive(&self) -> bool {
+        self.lease.is_none() && self.may_outlive.load(Ordering::SeqCst)
     }
 
     /// True if it has no lease, and its key was changed.
