@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::changes::store_outcome;
-use super::computed::{ComputeError, ComputeOptions, Computed};
-use super::flight::{Landing, Seat, Turn};
+use super::computed::{ComputeError, ComputeOptions, Computed, Telling};
+use super::flight::{Conclusion, Seat, Turn};
 use super::leases::Leaving;
-use super::observer::{Computation, ComputationResult};
+use super::observer::ComputationResult;
 use super::recache::MetaItem;
 use super::request::{self, Request};
 use super::{Answer, AsyncClient, StoreOptions, impossible};
@@ -70,7 +70,10 @@ impl AsyncClient {
     ///   errors have another type looks again.
     /// - **Other processes** wait for the one that computes, and get the old value if there is one: before its expiry
     ///   ([`ComputeOptions::before_expiry`]), or after [`AsyncClient::invalidate`]. Without one they look again and
-    ///   again, and compute as well after [`ComputeOptions::wait`]. Who computes anew and fails gets the old value.
+    ///   again. If nothing new comes within [`ComputeOptions::wait`], one task of each process computes as well; the
+    ///   first to store wins. Who computes anew and fails gets the old value, and the next tries after another `wait`.
+    /// - **A plain read** of a stale value, as [`AsyncClient::get`], may be told to compute it, in place of a reader
+    ///   that would: the old value then stays until `wait` is over.
     /// - **What changed meanwhile** is not overwritten: a value is stored only if the key is as it was when the
     ///   computation began, and it is returned all the same.
     /// - **A cache that fails** costs its time, and then the value is computed, once in this process. If it cannot be
@@ -80,7 +83,9 @@ impl AsyncClient {
     /// that is empty is waited for while it is computed anew.
     ///
     /// In the text and binary protocols only this process knows of the computation. A value is stored if the key is
-    /// still missing, and this client has not changed it meanwhile.
+    /// still missing, and this client has not changed it meanwhile. What was added while a change was under way is
+    /// taken back, unless something newer is there: in the text protocol, where an add tells no CAS value, an equal
+    /// value is not known to be newer. Beside a set it stays, since a set overwrites it: only one that is lost does not.
     ///
     /// # Errors
     /// [`ComputeError`].
@@ -199,14 +204,14 @@ impl Call<'_> {
             (None, Some(old)) => return Step::End(Ok(old.clone())),
             (None, None) => match member.flight().turn(self.deadline).await {
                 Turn::Seat(seat) => seat,
-                Turn::Landed(Landing::Computed(item)) => return Step::End(Ok(Item::clone(&item))),
-                Turn::Landed(Landing::Failed(error)) => {
+                Turn::Concluded(Conclusion::Computed(item)) => return Step::End(Ok(Item::clone(&item))),
+                Turn::Concluded(Conclusion::Failed(error)) => {
                     return match error.downcast() {
                         Ok(error) => Step::End(Err(ComputeError::Computation(error))),
                         Err(_) => Step::Look(self.look().await),
                     };
                 }
-                Turn::Landed(Landing::Again) => return Step::Look(self.look().await),
+                Turn::Concluded(Conclusion::Again) => return Step::Look(self.look().await),
                 Turn::Timeout => return Step::End(Err(ComputeError::Client(Error::Timeout))),
             },
         };
@@ -233,11 +238,11 @@ impl Call<'_> {
                 Look::Won(now, _) if now == lease => flight.win(),
                 Look::Failed(_) => return None,
                 Look::Fresh(item) => {
-                    flight.land(Landing::Computed(Arc::new(item.clone())));
+                    flight.conclude(Conclusion::Computed(Arc::new(item.clone())));
                     return Some(Look::Fresh(item));
                 }
                 look => {
-                    flight.land(Landing::Again);
+                    flight.conclude(Conclusion::Again);
                     return Some(look);
                 }
             }
@@ -260,7 +265,7 @@ impl Call<'_> {
         E: Send + Sync + 'static,
     {
         let (client, flight) = (self.client, member.flight());
-        let telling = Telling { client, began: Instant::now(), is_refresh: old.is_some(), is_told: false };
+        let telling = Telling::new(client, old.is_some());
         let computed = match timeout_at(self.deadline, compute()).await {
             Ok(Ok(value)) => value.into(),
             Ok(Err(error)) => {
@@ -271,10 +276,10 @@ impl Call<'_> {
                     if let Some(lease) = flight.lease {
                         client.shared.leases.note(self.key, lease);
                     }
-                    flight.land(Landing::Failed(error));
+                    flight.conclude(Conclusion::Failed(error));
                     return Ok(old);
                 }
-                flight.land(Landing::Failed(Arc::clone(&error) as Arc<_>));
+                flight.conclude(Conclusion::Failed(Arc::clone(&error) as Arc<_>));
                 drop(seat);
                 if let Some(lease) = flight.lease.filter(|_| flight.has_won()) {
                     client.release(self.key, lease, false).await;
@@ -286,7 +291,7 @@ impl Call<'_> {
         let Computed { value, client_flags, ttl } = computed;
         let item = Item { value, client_flags, cas: None };
         member.begin_store();
-        flight.land(Landing::Computed(Arc::new(item.clone())));
+        flight.conclude(Conclusion::Computed(Arc::new(item.clone())));
         drop(seat);
         let options = StoreOptions {
             ttl: ttl.unwrap_or(self.options.ttl),
@@ -368,36 +373,6 @@ impl Call<'_> {
             }
         };
         client.ask_hooked(self.request_deadline(), self.key, request, false).await.map(drop)
-    }
-}
-
-/// Tells the observer of a computation, however it ends.
-struct Telling<'a> {
-    client: &'a AsyncClient,
-    began: Instant,
-    is_refresh: bool,
-    is_told: bool,
-}
-
-impl Telling<'_> {
-    fn tell(mut self, result: ComputationResult<'_>) {
-        self.is_told = true;
-        self.tell_observer(result);
-    }
-
-    fn tell_observer(&self, result: ComputationResult<'_>) {
-        if let Some(observer) = &self.client.shared.settings.observer {
-            let elapsed = self.began.elapsed();
-            observer.computed(&Computation { elapsed, is_refresh: self.is_refresh, result });
-        }
-    }
-}
-
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if !self.is_told {
-            self.tell_observer(ComputationResult::Cancelled);
-        }
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Flight {
     pub lease: Option<u64>,
     /// Who has it computes, or waits for another process.
     seat: tokio::sync::Mutex<()>,
-    landed: watch::Sender<Option<Landing>>,
+    concluded: watch::Sender<Option<Conclusion>>,
     /// The lease is this process's.
     has_won: AtomicBool,
     pub won: Notify,
@@ -44,9 +44,9 @@ pub(super) struct Flight {
     may_outlive: AtomicBool,
 }
 
-/// How a flight ends.
+/// How a flight ends. Whether what it computed is stored is another matter.
 #[derive(Clone, Debug)]
-pub(super) enum Landing {
+pub(super) enum Conclusion {
     Computed(Arc<Item>),
     /// The error, of the type that the task that computed has.
     Failed(Arc<dyn Any + Send + Sync>),
@@ -60,7 +60,7 @@ pub(super) type Seat<'a> = tokio::sync::MutexGuard<'a, ()>;
 /// What comes of waiting.
 pub(super) enum Turn<'a> {
     Seat(Seat<'a>),
-    Landed(Landing),
+    Concluded(Conclusion),
     Timeout,
 }
 
@@ -90,7 +90,7 @@ impl Flights {
         let flight = Arc::new(Flight {
             lease,
             seat: tokio::sync::Mutex::new(()),
-            landed: watch::Sender::new(None),
+            concluded: watch::Sender::new(None),
             has_won: AtomicBool::new(false),
             won: Notify::new(),
             is_outdated: AtomicBool::new(false),
@@ -122,20 +122,20 @@ impl Flight {
     /// Waits for the end of the flight, or for the seat, whichever comes first. The seat goes round in the order in
     /// which tasks have come.
     pub(super) async fn turn(&self, deadline: Instant) -> Turn<'_> {
-        let mut landed = self.landed.subscribe();
+        let mut concluded = self.concluded.subscribe();
         let turn = async {
             let seat = {
-                let landing = pin!(landed.wait_for(Option::is_some));
-                match select(landing, pin!(self.seat.lock())).await {
+                let conclusion = pin!(concluded.wait_for(Option::is_some));
+                match select(conclusion, pin!(self.seat.lock())).await {
                     Either::Left(_) => None,
                     Either::Right((seat, _)) => Some(seat),
                 }
             };
-            // It may have landed while the seat was given up.
-            match (self.landing(), seat) {
-                (Some(landing), _) => Turn::Landed(landing),
+            // It may have concluded while the seat was given up.
+            match (self.conclusion(), seat) {
+                (Some(conclusion), _) => Turn::Concluded(conclusion),
                 (None, Some(seat)) => Turn::Seat(seat),
-                (None, None) => Turn::Landed(Landing::Again),
+                (None, None) => Turn::Concluded(Conclusion::Again),
             }
         };
         timeout_at(deadline, turn).await.unwrap_or(Turn::Timeout)
@@ -143,15 +143,15 @@ impl Flight {
 
     /// The seat, if nobody has it.
     pub(super) fn try_seat(&self) -> Option<Seat<'_>> {
-        self.seat.try_lock().ok().filter(|_| self.landing().is_none())
+        self.seat.try_lock().ok().filter(|_| self.conclusion().is_none())
     }
 
-    fn landing(&self) -> Option<Landing> {
-        self.landed.borrow().clone()
+    fn conclusion(&self) -> Option<Conclusion> {
+        self.concluded.borrow().clone()
     }
 
-    pub(super) fn land(&self, landing: Landing) {
-        self.landed.send_replace(Some(landing));
+    pub(super) fn conclude(&self, conclusion: Conclusion) {
+        self.concluded.send_replace(Some(conclusion));
     }
 
     /// The lease is this process's: whoever has the seat computes.
@@ -195,8 +195,8 @@ impl Member<'_> {
         let place = listed.iter().position(|listed| Arc::ptr_eq(&listed.flight, &self.flight))?;
         listed[place].members -= 1;
         let is_last = listed[place].members == 0;
-        let has_landed = self.flight.landing().is_some();
-        if is_last || has_landed {
+        let has_concluded = self.flight.conclusion().is_some();
+        if is_last || has_concluded {
             listed.swap_remove(place);
             if self.flight.lease.is_none() {
                 self.flights.unleased.fetch_sub(1, Ordering::SeqCst);
@@ -205,6 +205,6 @@ impl Member<'_> {
                 by_key.remove(self.key);
             }
         }
-        self.flight.lease.filter(|_| is_last && !has_landed && self.flight.has_won())
+        self.flight.lease.filter(|_| is_last && !has_concluded && self.flight.has_won())
     }
 }

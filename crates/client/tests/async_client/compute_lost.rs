@@ -1,15 +1,16 @@
 //! Computations whose end is lost, and changes that come between: nothing old stays, and nothing newer is lost.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, poll_immediate};
-use larder_client::async_client::{ComputeOptions, Recache};
+use larder_client::async_client::{ComputeOptions, Observer, Recache};
 use larder_client::{AsyncClient, Protocol};
 use tokio::time::{sleep, timeout};
 
-use crate::compute::{OPTIONS, WELL, Work, observed, stored, text};
-use crate::servers::{MINUTE, start_each};
+use crate::compute::{Counts, OPTIONS, WELL, Work, observed, stored, text};
+use crate::servers::{MINUTE, address, patient, start_each};
 
 /// What a call returns that would compute this.
 async fn computed(client: &AsyncClient, options: ComputeOptions, value: &'static str) -> String {
@@ -101,7 +102,11 @@ async fn without_leases_nothing_newer_is_deleted() {
     }
     for server in start_each(&[]) {
         for protocol in [Protocol::Text, Protocol::Binary] {
-            let (client, counts) = observed(protocol, &server);
+            let counts = Arc::new(Counts::default());
+            let observer = Arc::clone(&counts) as Arc<dyn Observer>;
+            // Requests come to the server as they were made.
+            let builder = patient(protocol).server(address(&server)).connections(1);
+            let client = builder.observer(observer).build();
             for (change, left) in [
                 (Change::Set, Some("set")),
                 (Change::Append, Some("computed, and more")),
@@ -115,7 +120,7 @@ async fn without_leases_nothing_newer_is_deleted() {
                     () = work.begun() => {}
                 }
                 work.end();
-                // The add is under way when the change begins, and comes first to the server.
+                // The add is under way when the change begins.
                 let changed = async {
                     match change {
                         Change::Set => client.set("k", "set", MINUTE).await,
