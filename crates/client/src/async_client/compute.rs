@@ -85,7 +85,7 @@ impl AsyncClient {
     /// In the text and binary protocols only this process knows of the computation. A value is stored if the key is
     /// still missing, and this client has not changed it meanwhile. What was added while a change was under way is
     /// taken back, unless something newer is there: in the text protocol, where an add tells no CAS value, an equal
-    /// value is not known to be newer. Beside a set it stays, since a set overwrites it: only one that is lost does not.
+    /// value is not known to be newer. Beside a set it stays, since a set overwrites it, unless the set is lost.
     ///
     /// # Errors
     /// [`ComputeError`].
