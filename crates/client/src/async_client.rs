@@ -82,6 +82,7 @@ mod flight;
 mod get_many;
 mod hooks;
 mod key;
+mod leases;
 mod near_cache;
 mod noreply;
 mod observer;
@@ -114,6 +115,7 @@ pub use discovery::ServerWatch;
 use flight::Flights;
 pub use get_many::{BulkFailure, Found, GetMany};
 use key::WireKey;
+use leases::TakenLeases;
 use near_cache::NearStore;
 pub use near_cache::{Coherence, NearCache, NearCacheStats};
 pub use noreply::Noreply;
@@ -151,6 +153,7 @@ struct Shared {
     setting: Mutex<()>,
     near: Option<Arc<NearStore>>,
     flights: Flights,
+    leases: TakenLeases,
     udp: Option<UdpServers>,
 }
 
@@ -225,7 +228,7 @@ impl AsyncClient {
         is_quiet: bool,
     ) -> Result<Reply, Error> {
         if request.changes_value() {
-            self.shared.flights.outdate(key);
+            self.shared.flights.outdate(key, request.is_plain_set());
         }
         self.ask_hooked(deadline, key, request, is_quiet).await
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::connector::Connector;
 use super::flight::Flights;
+use super::leases::TakenLeases;
 use super::near_cache::{NearCache, NearStore};
 use super::observer::Observer;
 use super::replicas::Replication;
@@ -304,8 +305,8 @@ impl AsyncBuilder {
         let timeout = settings.timeout;
         let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
         let near = settings.near_cache.map(|limits| Arc::new(NearStore::new(limits)));
-        let shared =
-            Shared { settings, current, setting: Mutex::default(), near, flights: Flights::default(), udp };
+        let (flights, leases) = (Flights::default(), TakenLeases::default());
+        let shared = Shared { settings, current, setting: Mutex::default(), near, flights, leases, udp };
         AsyncClient { shared: Arc::new(shared), timeout }
     }
 }

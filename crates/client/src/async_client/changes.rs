@@ -233,7 +233,7 @@ impl AsyncClient {
 
 pub(super) fn store_outcome(reply: &Reply) -> Result<StoreOutcome, Error> {
     match reply.answer {
-        Answer::Stored => Ok(StoreOutcome::Stored),
+        Answer::Stored(_) => Ok(StoreOutcome::Stored),
         Answer::NotStored => Ok(StoreOutcome::NotStored),
         Answer::Exists => Ok(StoreOutcome::Exists),
         Answer::NotFound => Ok(StoreOutcome::NotFound),
@@ -243,7 +243,7 @@ pub(super) fn store_outcome(reply: &Reply) -> Result<StoreOutcome, Error> {
 
 /// Of a plain store.
 pub(super) fn stored(reply: &Reply) -> Result<(), Error> {
-    made_or_sent(reply, |answer| matches!(answer, Answer::Stored))
+    made_or_sent(reply, |answer| matches!(answer, Answer::Stored(_)))
 }
 
 pub(super) fn deleted(reply: &Reply) -> Result<bool, Error> {

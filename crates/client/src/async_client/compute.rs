@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::changes::store_outcome;
-use super::computed::{ComputeError, ComputeOptions, Computed};
-use super::flight::{Landing, Member, Seat, Turn};
-use super::observer::{Computation, ComputationResult};
+use super::computed::{ComputeError, ComputeOptions, Computed, Telling};
+use super::flight::{Conclusion, Seat, Turn};
+use super::leases::Leaving;
+use super::observer::ComputationResult;
 use super::recache::MetaItem;
 use super::request::{self, Request};
 use super::{Answer, AsyncClient, StoreOptions, impossible};
@@ -70,7 +70,10 @@ impl AsyncClient {
     ///   errors have another type looks again.
     /// - **Other processes** wait for the one that computes, and get the old value if there is one: before its expiry
     ///   ([`ComputeOptions::before_expiry`]), or after [`AsyncClient::invalidate`]. Without one they look again and
-    ///   again, and compute as well after [`ComputeOptions::wait`]. Who computes anew and fails gets the old value.
+    ///   again. If nothing new comes within [`ComputeOptions::wait`], one task of each process computes as well; the
+    ///   first to store wins. Who computes anew and fails gets the old value, and the next tries after another `wait`.
+    /// - **A plain read** of a stale value, as [`AsyncClient::get`], may be told to compute it, in place of a reader
+    ///   that would: the old value then stays until `wait` is over.
     /// - **What changed meanwhile** is not overwritten: a value is stored only if the key is as it was when the
     ///   computation began, and it is returned all the same.
     /// - **A cache that fails** costs its time, and then the value is computed, once in this process. If it cannot be
@@ -80,7 +83,9 @@ impl AsyncClient {
     /// that is empty is waited for while it is computed anew.
     ///
     /// In the text and binary protocols only this process knows of the computation. A value is stored if the key is
-    /// still missing, and this client has not changed it meanwhile.
+    /// still missing, and this client has not changed it meanwhile. What was added while a change was under way is
+    /// taken back, unless something newer is there: in the text protocol, where an add tells no CAS value, an equal
+    /// value is not known to be newer. Beside a set it stays, since a set overwrites it, unless the set is lost.
     ///
     /// # Errors
     /// [`ComputeError`].
@@ -107,14 +112,18 @@ impl AsyncClient {
         loop {
             let (lease, has_won, old, failure) = match look {
                 Look::Fresh(item) => return Ok(item),
-                Look::Taken(_, Some(old)) => return Ok(old),
+                Look::Taken(lease, Some(old)) if !self.shared.leases.take_over(key, lease, options.wait) => {
+                    return Ok(old);
+                }
+                // Whoever has it may have died. The first to store wins.
+                Look::Taken(lease, old @ Some(_)) => (Some(lease), true, old, None),
                 Look::Taken(lease, None) => (Some(lease), false, None, None),
                 Look::Won(lease, old) => (Some(lease), true, old, None),
                 Look::Missing => (None, false, None, None),
                 Look::Failed(error) => (None, false, None, Some(error)),
             };
             let joined = self.shared.flights.join(key, lease);
-            let member = Leaving { client: self, has_old: old.is_some(), member: joined };
+            let member = Leaving::new(self, joined, old.is_some());
             if has_won {
                 member.flight().win();
             }
@@ -195,14 +204,14 @@ impl Call<'_> {
             (None, Some(old)) => return Step::End(Ok(old.clone())),
             (None, None) => match member.flight().turn(self.deadline).await {
                 Turn::Seat(seat) => seat,
-                Turn::Landed(Landing::Computed(item)) => return Step::End(Ok(Item::clone(&item))),
-                Turn::Landed(Landing::Failed(error)) => {
+                Turn::Concluded(Conclusion::Computed(item)) => return Step::End(Ok(Item::clone(&item))),
+                Turn::Concluded(Conclusion::Failed(error)) => {
                     return match error.downcast() {
                         Ok(error) => Step::End(Err(ComputeError::Computation(error))),
                         Err(_) => Step::Look(self.look().await),
                     };
                 }
-                Turn::Landed(Landing::Again) => return Step::Look(self.look().await),
+                Turn::Concluded(Conclusion::Again) => return Step::Look(self.look().await),
                 Turn::Timeout => return Step::End(Err(ComputeError::Client(Error::Timeout))),
             },
         };
@@ -229,11 +238,11 @@ impl Call<'_> {
                 Look::Won(now, _) if now == lease => flight.win(),
                 Look::Failed(_) => return None,
                 Look::Fresh(item) => {
-                    flight.land(Landing::Computed(Arc::new(item.clone())));
+                    flight.conclude(Conclusion::Computed(Arc::new(item.clone())));
                     return Some(Look::Fresh(item));
                 }
                 look => {
-                    flight.land(Landing::Again);
+                    flight.conclude(Conclusion::Again);
                     return Some(look);
                 }
             }
@@ -256,18 +265,21 @@ impl Call<'_> {
         E: Send + Sync + 'static,
     {
         let (client, flight) = (self.client, member.flight());
-        let telling = Telling { client, began: Instant::now(), is_refresh: old.is_some(), is_told: false };
+        let telling = Telling::new(client, old.is_some());
         let computed = match timeout_at(self.deadline, compute()).await {
             Ok(Ok(value)) => value.into(),
             Ok(Err(error)) => {
                 telling.tell(ComputationResult::Failed);
                 let error = Arc::new(error);
                 if let Some(old) = old {
-                    // Nobody is asked to try again before it has expired.
-                    flight.land(Landing::Failed(error));
+                    // The lease is kept: nobody tries again before `wait` is over.
+                    if let Some(lease) = flight.lease {
+                        client.shared.leases.note(self.key, lease);
+                    }
+                    flight.conclude(Conclusion::Failed(error));
                     return Ok(old);
                 }
-                flight.land(Landing::Failed(Arc::clone(&error) as Arc<_>));
+                flight.conclude(Conclusion::Failed(Arc::clone(&error) as Arc<_>));
                 drop(seat);
                 if let Some(lease) = flight.lease.filter(|_| flight.has_won()) {
                     client.release(self.key, lease, false).await;
@@ -278,7 +290,8 @@ impl Call<'_> {
         };
         let Computed { value, client_flags, ttl } = computed;
         let item = Item { value, client_flags, cas: None };
-        flight.land(Landing::Computed(Arc::new(item.clone())));
+        member.begin_store();
+        flight.conclude(Conclusion::Computed(Arc::new(item.clone())));
         drop(seat);
         let options = StoreOptions {
             ttl: ttl.unwrap_or(self.options.ttl),
@@ -291,6 +304,9 @@ impl Call<'_> {
             Some(error) => Err(error),
             None => self.store(member, &item, options).await,
         };
+        if !stored.as_ref().is_err_and(Error::is_unknown) {
+            member.end_store();
+        }
         telling.tell(match &stored {
             Ok(StoreOutcome::Stored) => ComputationResult::Stored,
             Ok(_) => ComputationResult::Outdated,
@@ -311,15 +327,22 @@ impl Call<'_> {
         }
         let stored = async {
             let request = client.store_request(self.key, item.value.clone(), options)?;
-            store_outcome(&client.ask_hooked(self.request_deadline(), self.key, request, false).await?)
+            let reply = client.ask_hooked(self.request_deadline(), self.key, request, false).await?;
+            Ok((store_outcome(&reply)?, reply.answer))
         };
-        let stored = stored.await;
+        let stored: Result<_, Error> = stored.await;
+        let cas = match &stored {
+            Ok((_, Answer::Stored(cas))) => cas.filter(|cas| *cas != 0),
+            _ => None,
+        };
+        let stored = stored.map(|(outcome, _)| outcome);
         match (&stored, flight.lease) {
             // It may have come after the change.
-            (Ok(StoreOutcome::Stored), None) if flight.is_outdated() => {
-                let _ = client.delete(self.key).await;
+            (Ok(StoreOutcome::Stored), None) if flight.may_outlive() => {
+                let _ = self.take_back(item, cas).await;
                 Ok(StoreOutcome::NotStored)
             }
+            (Ok(StoreOutcome::Stored), None) if flight.is_outdated() => Ok(StoreOutcome::NotStored),
             // Others need not wait for what does not come.
             (Err(error), Some(lease)) if !error.is_unknown() => {
                 client.release(self.key, lease, false).await;
@@ -328,67 +351,28 @@ impl Call<'_> {
             _ => stored,
         }
     }
-}
 
-impl AsyncClient {
-    /// Gives a lease back. The old item is stale then, and its next reader computes it.
-    async fn release(&self, key: &[u8], lease: u64, has_old: bool) {
-        let Ok(wire_key) = self.key(key) else { return };
-        let invalidate = has_old.then_some(None);
-        let request = Request::Delete { key: wire_key, compare: Some(lease), invalidate };
-        // The lease ends by itself.
-        let _ = self.ask_hooked(self.deadline(), key, request, false).await;
-    }
-}
-
-/// A member that gives the lease back if nobody is left who could use it.
-struct Leaving<'a> {
-    client: &'a AsyncClient,
-    member: Member<'a>,
-    has_old: bool,
-}
-
-impl Leaving<'_> {
-    fn flight(&self) -> &super::flight::Flight {
-        &self.member.flight
-    }
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        let Some(lease) = self.member.leave() else { return };
-        // The runtime may have ended.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (client, key, has_old) = (self.client.clone(), self.member.key().to_vec(), self.has_old);
-        runtime.spawn(async move { client.release(&key, lease, has_old).await });
-    }
-}
-
-/// Tells the observer of a computation, however it ends.
-struct Telling<'a> {
-    client: &'a AsyncClient,
-    began: Instant,
-    is_refresh: bool,
-    is_told: bool,
-}
-
-impl Telling<'_> {
-    fn tell(mut self, result: ComputationResult<'_>) {
-        self.is_told = true;
-        self.tell_observer(result);
-    }
-
-    fn tell_observer(&self, result: ComputationResult<'_>) {
-        let elapsed = self.began.elapsed();
-        self.client.shared.tell_computed(Computation { elapsed, is_refresh: self.is_refresh, result });
-    }
-}
-
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if !self.is_told {
-            self.tell_observer(ComputationResult::Cancelled);
-        }
+    /// Deletes what was added, unless something newer is there. `cas`: of what was added, if the protocol tells it.
+    async fn take_back(&self, item: &Item, cas: Option<u64>) -> Result<(), Error> {
+        let client = self.client;
+        let key = || client.key(self.key);
+        let request = match cas {
+            Some(cas) => Request::Delete { key: key()?, compare: Some(cas), invalidate: None },
+            None => {
+                let get = Request::Get { key: key()?, with_cas: true, exptime: None, recache: None };
+                let reply = client.ask_hooked(self.request_deadline(), self.key, get, false).await?;
+                let Some(found) = reply.found.map(|found| found.item) else { return Ok(()) };
+                if (&found.value, found.client_flags) != (&item.value, item.client_flags) {
+                    return Ok(());
+                }
+                // The text protocol has no delete that compares: this one expires at once.
+                let Some(cas) = found.cas else { return Ok(()) };
+                let ttl = Ttl::After(Duration::ZERO);
+                let expired = StoreOptions { ttl, compare: Some(cas), ..StoreOptions::default() };
+                client.store_request(self.key, Vec::new(), expired)?
+            }
+        };
+        client.ask_hooked(self.request_deadline(), self.key, request, false).await.map(drop)
     }
 }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{error, fmt};
 
-#[cfg(doc)]
+use tokio::time::Instant;
+
 use super::AsyncClient;
+use super::observer::{Computation, ComputationResult};
 use crate::value::Encoded;
 use crate::{Error, Ttl};
 
@@ -21,7 +23,9 @@ pub struct ComputeOptions {
     /// same. Default: 10 seconds.
     pub timeout: Duration,
     /// So long it waits for another process that computes the value, and then computes it as well, since the other one
-    /// may have died. More than computations usually take. Default: 5 seconds.
+    /// may have died. With an old value it does not wait, and one task computes anew so long after this client first
+    /// saw that somebody else was to, or its computation has failed. More than computations usually take. Default: 5
+    /// seconds.
     pub wait: Duration,
 }
 
@@ -94,6 +98,38 @@ impl<E: error::Error + 'static> error::Error for ComputeError<E> {
         match self {
             Self::Computation(error) => Some(&**error),
             Self::Client(error) => Some(error),
+        }
+    }
+}
+
+/// Tells the observer of a computation, however it ends.
+pub(super) struct Telling<'a> {
+    client: &'a AsyncClient,
+    began: Instant,
+    is_refresh: bool,
+    is_told: bool,
+}
+
+impl<'a> Telling<'a> {
+    pub(super) fn new(client: &'a AsyncClient, is_refresh: bool) -> Self {
+        Self { client, began: Instant::now(), is_refresh, is_told: false }
+    }
+
+    pub(super) fn tell(mut self, result: ComputationResult<'_>) {
+        self.is_told = true;
+        self.tell_observer(result);
+    }
+
+    fn tell_observer(&self, result: ComputationResult<'_>) {
+        let elapsed = self.began.elapsed();
+        self.client.shared.tell_computed(Computation { elapsed, is_refresh: self.is_refresh, result });
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.tell_observer(ComputationResult::Cancelled);
         }
     }
 }

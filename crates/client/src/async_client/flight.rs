@@ -34,17 +34,19 @@ pub(super) struct Flight {
     pub lease: Option<u64>,
     /// Who has it computes, or waits for another process.
     seat: tokio::sync::Mutex<()>,
-    landed: watch::Sender<Option<Landing>>,
+    concluded: watch::Sender<Option<Conclusion>>,
     /// The lease is this process's.
     has_won: AtomicBool,
     pub won: Notify,
     /// Without a lease: the key was changed meanwhile.
     is_outdated: AtomicBool,
+    /// By more than stores that go before whatever is added.
+    may_outlive: AtomicBool,
 }
 
-/// How a flight ends.
+/// How a flight ends. Whether what it computed is stored is another matter.
 #[derive(Clone, Debug)]
-pub(super) enum Landing {
+pub(super) enum Conclusion {
     Computed(Arc<Item>),
     /// The error, of the type that the task that computed has.
     Failed(Arc<dyn Any + Send + Sync>),
@@ -58,7 +60,7 @@ pub(super) type Seat<'a> = tokio::sync::MutexGuard<'a, ()>;
 /// What comes of waiting.
 pub(super) enum Turn<'a> {
     Seat(Seat<'a>),
-    Landed(Landing),
+    Concluded(Conclusion),
     Timeout,
 }
 
@@ -88,10 +90,11 @@ impl Flights {
         let flight = Arc::new(Flight {
             lease,
             seat: tokio::sync::Mutex::new(()),
-            landed: watch::Sender::new(None),
+            concluded: watch::Sender::new(None),
             has_won: AtomicBool::new(false),
             won: Notify::new(),
             is_outdated: AtomicBool::new(false),
+            may_outlive: AtomicBool::new(false),
         });
         listed.push(Listed { flight: Arc::clone(&flight), members: 1 });
         if lease.is_none() {
@@ -100,17 +103,17 @@ impl Flights {
         Member { flights: self, key, flight }
     }
 
-    /// A key is being changed: what is computed without a lease may be old.
-    pub(super) fn outdate(&self, key: &[u8]) {
+    /// A key is being changed, perhaps by a plain set: what is computed without a lease may be old.
+    pub(super) fn outdate(&self, key: &[u8], is_set: bool) {
         if self.unleased.load(Ordering::SeqCst) > 0 {
-            self.by_key().get(key).into_iter().flatten().for_each(|listed| listed.flight.outdate());
+            self.by_key().get(key).into_iter().flatten().for_each(|listed| listed.flight.outdate(is_set));
         }
     }
 
     /// All keys are.
     pub(super) fn outdate_all(&self) {
         if self.unleased.load(Ordering::SeqCst) > 0 {
-            self.by_key().values().flatten().for_each(|listed| listed.flight.outdate());
+            self.by_key().values().flatten().for_each(|listed| listed.flight.outdate(false));
         }
     }
 }
@@ -119,20 +122,20 @@ impl Flight {
     /// Waits for the end of the flight, or for the seat, whichever comes first. The seat goes round in the order in
     /// which tasks have come.
     pub(super) async fn turn(&self, deadline: Instant) -> Turn<'_> {
-        let mut landed = self.landed.subscribe();
+        let mut concluded = self.concluded.subscribe();
         let turn = async {
             let seat = {
-                let landing = pin!(landed.wait_for(Option::is_some));
-                match select(landing, pin!(self.seat.lock())).await {
+                let conclusion = pin!(concluded.wait_for(Option::is_some));
+                match select(conclusion, pin!(self.seat.lock())).await {
                     Either::Left(_) => None,
                     Either::Right((seat, _)) => Some(seat),
                 }
             };
-            // It may have landed while the seat was given up.
-            match (self.landing(), seat) {
-                (Some(landing), _) => Turn::Landed(landing),
+            // It may have concluded while the seat was given up.
+            match (self.conclusion(), seat) {
+                (Some(conclusion), _) => Turn::Concluded(conclusion),
                 (None, Some(seat)) => Turn::Seat(seat),
-                (None, None) => Turn::Landed(Landing::Again),
+                (None, None) => Turn::Concluded(Conclusion::Again),
             }
         };
         timeout_at(deadline, turn).await.unwrap_or(Turn::Timeout)
@@ -140,15 +143,15 @@ impl Flight {
 
     /// The seat, if nobody has it.
     pub(super) fn try_seat(&self) -> Option<Seat<'_>> {
-        self.seat.try_lock().ok().filter(|_| self.landing().is_none())
+        self.seat.try_lock().ok().filter(|_| self.conclusion().is_none())
     }
 
-    fn landing(&self) -> Option<Landing> {
-        self.landed.borrow().clone()
+    fn conclusion(&self) -> Option<Conclusion> {
+        self.concluded.borrow().clone()
     }
 
-    pub(super) fn land(&self, landing: Landing) {
-        self.landed.send_replace(Some(landing));
+    pub(super) fn conclude(&self, conclusion: Conclusion) {
+        self.concluded.send_replace(Some(conclusion));
     }
 
     /// The lease is this process's: whoever has the seat computes.
@@ -161,8 +164,17 @@ impl Flight {
         self.has_won.load(Ordering::SeqCst)
     }
 
-    fn outdate(&self) {
+    fn outdate(&self, is_set: bool) {
         self.is_outdated.store(true, Ordering::SeqCst);
+        if !is_set {
+            self.may_outlive.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// True if what is added without a lease may have come after the change. A plain set makes an add after it fail,
+    /// and overwrites one before it.
+    pub(super) fn may_outlive(&self) -> bool {
+        self.lease.is_none() && self.may_outlive.load(Ordering::SeqCst)
     }
 
     /// True if it has no lease, and its key was changed.
@@ -183,8 +195,8 @@ impl Member<'_> {
         let place = listed.iter().position(|listed| Arc::ptr_eq(&listed.flight, &self.flight))?;
         listed[place].members -= 1;
         let is_last = listed[place].members == 0;
-        let has_landed = self.flight.landing().is_some();
-        if is_last || has_landed {
+        let has_concluded = self.flight.conclusion().is_some();
+        if is_last || has_concluded {
             listed.swap_remove(place);
             if self.flight.lease.is_none() {
                 self.flights.unleased.fetch_sub(1, Ordering::SeqCst);
@@ -193,6 +205,6 @@ impl Member<'_> {
                 by_key.remove(self.key);
             }
         }
-        self.flight.lease.filter(|_| is_last && !has_landed && self.flight.has_won())
+        self.flight.lease.filter(|_| is_last && !has_concluded && self.flight.has_won())
     }
 }

@@ -186,7 +186,7 @@ impl Topology {
             compare: None,
         };
         let added = self.ask_place(place, &Arc::new(add), false, deadline).await.ok()?;
-        if !matches!(added.answer, Answer::Stored) {
+        if !matches!(added.answer, Answer::Stored(_)) {
             return None;
         }
         let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: None };

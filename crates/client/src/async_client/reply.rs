@@ -29,7 +29,8 @@ impl Reply {
 pub(super) enum Answer {
     /// A get is complete.
     Found,
-    Stored,
+    /// With its CAS value, if the protocol tells it.
+    Stored(Option<u64>),
     NotStored,
     Exists,
     NotFound,
@@ -70,7 +71,7 @@ impl From<Outcome<'_>> for Answer {
     fn from(outcome: Outcome<'_>) -> Self {
         match outcome {
             Outcome::Found { .. } => Self::Found,
-            Outcome::Stored { .. } => Self::Stored,
+            Outcome::Stored { cas } => Self::Stored(cas),
             Outcome::NotStored => Self::NotStored,
             Outcome::Exists => Self::Exists,
             Outcome::NotFound => Self::NotFound,

@@ -59,6 +59,11 @@ impl Request {
         matches!(self, Self::Get { .. }) && self.is_read()
     }
 
+    /// True if it stores, whatever is there.
+    pub(super) fn is_plain_set(&self) -> bool {
+        matches!(self, Self::Store { mode: Mode::Set, compare: None, .. })
+    }
+
     pub(super) fn is_delete(&self) -> bool {
         matches!(self, Self::Delete { .. })
     }
@@ -66,7 +71,7 @@ impl Request {
     /// True if what it does depends on the item that is there.
     pub(super) fn needs_item(&self) -> bool {
         match self {
-            Self::Store { mode, compare, .. } => *mode != Mode::Set || compare.is_some(),
+            Self::Store { .. } => !self.is_plain_set(),
             Self::Delete { compare, invalidate, .. } => compare.is_some() || invalidate.is_some(),
             _ => true,
         }
@@ -75,7 +80,7 @@ impl Request {
     /// True if it has the same result wherever it is made.
     pub(super) fn goes_everywhere(&self) -> bool {
         match self {
-            Self::Store { mode, compare, .. } => *mode == Mode::Set && compare.is_none(),
+            Self::Store { .. } => self.is_plain_set(),
             Self::Delete { compare, .. } => compare.is_none(),
             Self::Touch { .. } => true,
             _ => false,

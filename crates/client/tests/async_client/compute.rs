@@ -17,18 +17,18 @@ use tokio::time::timeout;
 
 use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_each};
 
-const WELL: &str = "all is well";
+pub(crate) const WELL: &str = "all is well";
 /// Longer than a test waits.
 const HOUR: Duration = Duration::from_secs(3600);
-const OPTIONS: ComputeOptions =
+pub(crate) const OPTIONS: ComputeOptions =
     ComputeOptions { ttl: Ttl::Never, before_expiry: None, timeout: HOUR, wait: HOUR };
 
-type Result = std::result::Result<Item, ComputeError<String>>;
+pub(crate) type Result = std::result::Result<Item, ComputeError<String>>;
 type Made = std::result::Result<String, String>;
 
 /// Counts what clients do.
 #[derive(Debug, Default)]
-struct Counts {
+pub(crate) struct Counts {
     looks: AtomicUsize,
     results: std::sync::Mutex<Vec<String>>,
 }
@@ -60,20 +60,20 @@ impl Counts {
         timeout(MINUTE, looked).await.expect("in time");
     }
 
-    fn results(&self) -> Vec<String> {
+    pub(crate) fn results(&self) -> Vec<String> {
         std::mem::take(&mut *self.results.lock().expect(WELL))
     }
 }
 
 /// A computation that the test lets end.
 #[derive(Debug)]
-struct Work {
+pub(crate) struct Work {
     begun: Semaphore,
     may_end: Semaphore,
 }
 
 impl Work {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { begun: Semaphore::new(0), may_end: Semaphore::new(0) })
     }
 
@@ -84,25 +84,35 @@ impl Work {
         options: ComputeOptions,
         result: std::result::Result<&'static str, &'static str>,
     ) -> JoinHandle<Result> {
+        tokio::spawn(self.call(client, options, result))
+    }
+
+    /// The same, but not as a task.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        client: &AsyncClient,
+        options: ComputeOptions,
+        result: std::result::Result<&'static str, &'static str>,
+    ) -> impl Future<Output = Result> + use<> {
         let (this, client) = (Arc::clone(self), client.clone());
         let compute = async move || {
             this.begun.add_permits(1);
             this.may_end.acquire().await.expect(WELL).forget();
             result.map(str::to_owned).map_err(str::to_owned)
         };
-        tokio::spawn(async move { client.get_or_compute_with("k", options, compute).await })
+        async move { client.get_or_compute_with("k", options, compute).await }
     }
 
-    async fn begun(&self) {
+    pub(crate) async fn begun(&self) {
         timeout(MINUTE, self.begun.acquire()).await.expect("in time").expect(WELL).forget();
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.may_end.add_permits(1);
     }
 }
 
-fn text(item: Item) -> String {
+pub(crate) fn text(item: Item) -> String {
     String::from_utf8(item.value).expect("text")
 }
 
@@ -110,11 +120,14 @@ async fn made(task: JoinHandle<Result>) -> String {
     text(timeout(MINUTE, task).await.expect("in time").expect("no panic").expect(WELL))
 }
 
-async fn stored(client: &AsyncClient) -> Option<String> {
+pub(crate) async fn stored(client: &AsyncClient) -> Option<String> {
     client.get("k").await.expect(WELL).map(text)
 }
 
-fn observed(protocol: Protocol, server: &larder_conformance::server::Server) -> (AsyncClient, Arc<Counts>) {
+pub(crate) fn observed(
+    protocol: Protocol,
+    server: &larder_conformance::server::Server,
+) -> (AsyncClient, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let observer = Arc::clone(&counts) as Arc<dyn Observer>;
     (patient(protocol).server(address(server)).observer(observer).build(), counts)

@@ -3,6 +3,7 @@
 mod chaos;
 mod commands;
 mod compute;
+mod compute_lost;
 mod discovery;
 mod doors;
 mod faults;
