@@ -116,6 +116,54 @@ static void statistics_without_an_end(void)
   expect(slow.sent < slow.most, "slow lines: the client has waited for all");
 }
 
+/* A server that takes connections, and reads nothing. */
+static in_port_t deaf(void)
+{
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  int bytes = 16 << 10;
+  setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  bind(listener, (struct sockaddr *) &address, length);
+  listen(listener, 100);
+  getsockname(listener, (struct sockaddr *) &address, &length);
+  return ntohs(address.sin_port);
+}
+
+static void servers_that_do_not_read(in_port_t sound)
+{
+  static char value[10000];
+  /* Of a client that waits for ever. */
+  alarm(60);
+  for (int binary = 0; binary < 2; binary++) {
+    memcached_st *client = client_at(deaf(), binary, 100);
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE, 16 << 10);
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NOREPLY, 1);
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    for (int i = 0; i < 1000 && rc == MEMCACHED_SUCCESS; i++) {
+      rc = memcached_set(client, S("a"), value, sizeof value, 0, 0);
+    }
+    expect(rc == MEMCACHED_TIMEOUT, "a server that does not read: the error");
+    memcached_free(client);
+  }
+
+  memcached_st *client = client_at(sound, true, 100);
+  memcached_server_add(client, "127.0.0.1", deaf());
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE, 16 << 10);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NUMBER_OF_REPLICAS, 1);
+  char key[] = "a";
+  while (memcached_generate_hash(client, key, 1) != 0) {
+    key[0]++;
+  }
+  int stored = 0;
+  for (int i = 0; i < 50; i++) {
+    stored += memcached_set(client, key, 1, value, sizeof value, 0, 0) == MEMCACHED_SUCCESS;
+  }
+  expect(stored > 0, "a replica that does not read: its owner is written");
+  memcached_free(client);
+  alarm(0);
+}
+
 /* Leaves this process so much address space and no more. */
 static void leave(size_t bytes)
 {
@@ -188,6 +236,7 @@ int main(int argc, char **argv)
     return 2;
   }
   statistics_without_an_end();
+  servers_that_do_not_read((in_port_t) atoi(strrchr(argv[1], ':') + 1));
   values_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
   if (failures == 0) {
     printf("all is bounded\n");
