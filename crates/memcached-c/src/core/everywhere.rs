@@ -6,7 +6,7 @@ use super::change::refusal;
 use super::failure::Failure;
 use super::link::{Link, Tag};
 use super::{Core, Options};
-use crate::abi::Return;
+use crate::abi::{Return, copied};
 
 /// A name and a value.
 pub(crate) type Statistic = (Vec<u8>, Vec<u8>);
@@ -95,6 +95,8 @@ impl Core {
                         return Err(Failure::new(Return::UNKNOWN_READ_FAILURE, "statistics do not end"));
                     }
                     told.try_reserve(1).map_err(|_| Failure::out_of_memory())?;
+                    // C code gets them with a NUL.
+                    let copy = |text| copied(text, 1).ok_or_else(Failure::out_of_memory);
                     told.push((copy(name)?, copy(value)?));
                 }
                 Ok(())
@@ -187,15 +189,6 @@ impl Core {
         })?;
         told.map_err(|failure| self.refuse(options, at, failure, refused))
     }
-}
-
-/// A copy, of text that the server made.
-fn copy(text: &[u8]) -> Result<Vec<u8>, Failure> {
-    let mut copy = Vec::new();
-    // C code gets it with a NUL.
-    copy.try_reserve_exact(text.len() + 1).map_err(|_| Failure::out_of_memory())?;
-    copy.extend_from_slice(text);
-    Ok(copy)
 }
 
 /// `1.6.18`, and what may follow it.

@@ -122,6 +122,7 @@ impl Core {
         })?;
         match told {
             Ok(()) if code == Return::FAILURE => Err(self.fail(options, code, GARBLED)),
+            Ok(()) if code == Return::MEMORY_ALLOCATION_FAILURE => Err(self.fail(options, code, "")),
             Ok(()) => Ok(code),
             Err(failure) => Err(self.refuse(options, at, failure, refused)),
         }

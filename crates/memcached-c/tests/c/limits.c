@@ -2,10 +2,12 @@
  * what is right. */
 #include "transcript.h"
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int failures;
@@ -230,11 +232,46 @@ static void values_without_memory(in_port_t sound)
   }
 }
 
+/* With any room that there is, an encrypted value comes, or there is no memory: it is not garbled. */
+static void decryption_without_memory(in_port_t sound)
+{
+  static char value[900000];
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  memcached_st *client = client_at(sound, false, 60000);
+  memcached_set_encoding_key(client, S("0123456789abcdef0123456789abcdef"));
+  expect(memcached_set(client, S("a"), value, sizeof value, 0, 0) == MEMCACHED_SUCCESS, "an encrypted value is stored");
+  /* A stack that cannot grow would end the program. */
+  volatile char stack[512 << 10];
+  memset((char *) stack, 0, sizeof stack);
+  bool was_short = false, is_right = true;
+  for (size_t room = 256 << 10; room < (8u << 20); room += 128 << 10) {
+    leave(room);
+    size_t length = 0;
+    uint32_t flags = 0;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    free(memcached_get(client, S("a"), &length, &flags, &rc));
+    was_short |= rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+    is_right &= rc == MEMCACHED_SUCCESS || rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+  }
+  expect(was_short, "there was too little memory for an encrypted value");
+  expect(is_right, "an encrypted value that there is no memory for");
+  memcached_free(client);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) {
     return 2;
   }
+  /* In a process of its own: the heaps of threads have room that the limit does not count. */
+  pid_t child = fork();
+  if (child == 0) {
+    decryption_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
+    fflush(stdout);
+    _exit(failures > 0);
+  }
+  int status = 0;
+  expect(waitpid(child, &status, 0) == child && status == 0, "decryption with little memory");
   statistics_without_an_end();
   servers_that_do_not_read((in_port_t) atoi(strrchr(argv[1], ':') + 1));
   values_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
