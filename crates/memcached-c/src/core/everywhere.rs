@@ -25,7 +25,7 @@ impl Core {
             };
             let flushed = match tag {
                 Some(_) => self.ask(options, at, flush, |_| Ok(())),
-                None => self.send(options, at, |link| {
+                None => self.send(options, at, 0, |link| {
                     link.request(flush)?;
                     link.flush(options)
                 }),
@@ -169,7 +169,7 @@ impl Core {
         request: impl FnOnce(&mut Pipeline<Tag>, &mut Vec<u8>),
         mut take: impl FnMut(&Event<'_, Tag>) -> Result<(), Failure>,
     ) -> Result<(), Return> {
-        self.send(options, at, |link| {
+        self.send(options, at, 0, |link| {
             link.request(request)?;
             link.flush(options)
         })?;

@@ -216,8 +216,16 @@ static void values_without_memory(in_port_t sound)
   for (int binary = 0; binary < 2; binary++) {
     client = client_at(sound, binary, 60000);
     memcached_flush(client, 0);
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
+    rc = memcached_set(client, S("before"), S("buffered"), 0, 0);
+    expect(rc == MEMCACHED_BUFFERED, "a value that is buffered");
     rc = memcached_set(client, S("a"), value, value_bytes, 0, 0);
     expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "a value of a caller");
+    expect(memcached_flush_buffers(client) == MEMCACHED_SUCCESS, "what is buffered is sent");
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 0);
+    char *before = memcached_get(client, S("before"), &length, &flags, &rc);
+    expect(before && length == 8 && memcmp(before, "buffered", 8) == 0, "a value that was buffered before");
+    free(before);
     rc = memcached_mget(client, texts, lengths, keys);
     expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "keys of a caller");
     rc = memcached_bucket_set(client, buckets, NULL, keys * 8, 0);
