@@ -206,9 +206,8 @@ fn parse_version(text: &[u8]) -> Option<[u8; 3]> {
 
 /// Memory that a statistic takes besides its text.
 const ENTRY_BYTES: usize = 64;
-/// Statistics of a server that take more end its connection. The largest that memcached sends, a dump of keys, has
-/// 2 MiB.
-const STATISTICS_BYTES_MAX: usize = 16 << 20;
+/// Statistics of a server that take more end its connection. Those of 60,000 connections (`stats conns`) take 32 MiB.
+const STATISTICS_BYTES_MAX: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {

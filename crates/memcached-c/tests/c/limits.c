@@ -35,11 +35,18 @@ struct endless {
 static void *serve(void *context)
 {
   struct endless *server = context;
+  /* When the last client is gone, it may be as well. */
+  int listener = server->listener;
   char request[4096];
   for (;;) {
-    int peer = accept(server->listener, NULL, NULL);
+    int peer = accept(listener, NULL, NULL);
     server->sent = 0;
-    if (recv(peer, request, sizeof request, 0) > 0
+    ssize_t bytes = recv(peer, request, sizeof request, 0);
+    if (bytes > 7 && memcmp(request, "version", 7) == 0) {
+      send(peer, S("VERSION 1.6.18\r\n"), MSG_NOSIGNAL);
+      bytes = recv(peer, request, sizeof request, 0);
+    }
+    if (bytes > 0
         && send(peer, server->head, server->head_bytes, MSG_NOSIGNAL) == (ssize_t) server->head_bytes) {
       while (server->sent < server->most && send(peer, server->part, server->part_bytes, MSG_NOSIGNAL) > 0) {
         server->sent++;
@@ -90,6 +97,34 @@ static memcached_return_t error_of_stat(in_port_t port, bool binary, uint64_t pa
   return rc;
 }
 
+static memcached_return_t count(const memcached_instance_st *server, const char *name, size_t name_length,
+                                const char *value, size_t value_length, void *context)
+{
+  (void) server, (void) name, (void) name_length, (void) value, (void) value_length;
+  ++*(size_t *) context;
+  return MEMCACHED_SUCCESS;
+}
+
+static void large_statistics(void)
+{
+  /* As many as 100,000 connections have. */
+  const size_t lines = 400000;
+  char *text = malloc(lines * 16 + 5);
+  for (size_t i = 0; i < lines; i++) {
+    memcpy(text + i * 16, "STAT name text\r\n", 16);
+  }
+  memcpy(text + lines * 16, "END\r\n", 5);
+  static struct endless whole;
+  whole.head = text;
+  whole.head_bytes = lines * 16 + 5;
+  size_t told = 0;
+  memcached_st *client = client_at(start(&whole), false, 60000);
+  expect(memcached_stat_execute(client, NULL, count, &told) == MEMCACHED_SUCCESS, "large statistics");
+  expect(told == lines, "all of large statistics");
+  memcached_free(client);
+  free(text);
+}
+
 static void statistics_without_an_end(void)
 {
   static char lines[64 << 10];
@@ -100,6 +135,12 @@ static void statistics_without_an_end(void)
   struct endless text = {.head = "", .part = lines, .part_bytes = sizeof lines, .most = all};
   expect(error_of_stat(start(&text), false, 60000) == MEMCACHED_UNKNOWN_READ_FAILURE, "endless lines: the error");
   expect(text.sent < all / 16, "endless lines: the client has taken 64 MiB");
+
+  size_t told = 0;
+  memcached_st *client = client_at(start(&text), false, 60000);
+  memcached_return_t executed = memcached_stat_execute(client, NULL, count, &told);
+  expect(executed == MEMCACHED_UNKNOWN_READ_FAILURE && told == 0, "endless lines, one by one: the error");
+  memcached_free(client);
 
   static char packets[64 << 10];
   for (size_t i = 0; i < sizeof packets / 32; i++) {
@@ -280,6 +321,7 @@ int main(int argc, char **argv)
   }
   int status = 0;
   expect(waitpid(child, &status, 0) == child && status == 0, "decryption with little memory");
+  large_statistics();
   statistics_without_an_end();
   servers_that_do_not_read((in_port_t) atoi(strrchr(argv[1], ':') + 1));
   values_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
