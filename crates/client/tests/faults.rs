@@ -201,6 +201,9 @@ fn a_handshake_ends_in_time_as_a_whole() {
     let timeout = Some(Duration::from_millis(200));
     let failed = Stream::connect(&address.parse().expect("an address"), Some(&tls), timeout);
     let failed = failed.map(drop).expect_err("there is no handshake");
-    assert!(matches!(failed.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut), "{failed}");
+    assert!(
+        matches!(failed.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+        "{failed}"
+    );
     assert!(sent.join().expect("it does not panic") < 1200, "the client has waited for all");
 }
