@@ -8,7 +8,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use quiet::QuietSocket;
 use quiet::send_quietly;
@@ -34,8 +34,8 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Connects, and with `tls` performs the handshake. `timeout` applies to each address of the host, and to each
-    /// message of the handshake; the connection then has no timeout.
+    /// Connects, and with `tls` performs the handshake. `timeout` applies to each address of the host, and to the
+    /// handshake as a whole; the connection then has no timeout.
     ///
     /// # Errors
     /// The host is unknown, nothing listens there, `timeout` has passed (`TimedOut` or `WouldBlock`), or TLS fails: the
@@ -46,11 +46,7 @@ impl Stream {
             (Address::Inet { host, port }, Some(tls)) => {
                 let mut session = tls.session(host)?;
                 let mut socket = QuietSocket(connect(host, *port, timeout)?);
-                socket.set_read_timeout(timeout)?;
-                socket.set_write_timeout(timeout)?;
-                while session.is_handshaking() {
-                    session.complete_io(&mut socket)?;
-                }
+                shake_hands(&mut session, &mut socket, timeout)?;
                 socket.set_read_timeout(None)?;
                 socket.set_write_timeout(None)?;
                 Ok(Self::Tls(Box::new(StreamOwned::new(session, socket))))
@@ -146,6 +142,43 @@ fn connect(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpSt
         }
     }
     Err(failure)
+}
+
+/// Performs the handshake. Before each read or write it is set how long that may wait: a server that sends bit by bit
+/// gets no more time.
+fn shake_hands(
+    session: &mut ClientConnection,
+    socket: &mut QuietSocket,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    while session.is_handshaking() {
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            socket.set_read_timeout(Some(left))?;
+            socket.set_write_timeout(Some(left))?;
+        }
+        if session.wants_write() {
+            session.write_tls(socket)?;
+            continue;
+        }
+        if session.read_tls(socket)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Err(error) = session.process_new_packets() {
+            // The alert that says why.
+            let _ = session.write_tls(socket);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+    }
+    // The last message of it, which the server may not wait for.
+    while session.wants_write() {
+        session.write_tls(socket)?;
+    }
+    Ok(())
 }
 
 impl Read for Stream {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_client::codec::{ErrorKind, Protocol, Store, ViolationKind};
-use larder_client::{Address, Client, Error, Stream};
+use larder_client::{Address, Client, Error, Stream, Tls};
 
 /// A client of a server that hands each connection, with its number from 0, to `serve`. It waits for a minute.
 fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
@@ -181,4 +181,29 @@ fn a_full_unix_socket_is_an_error() {
     let refused = connect().map(drop).expect_err("there is no room");
     std::fs::remove_file(&path).expect("it is there");
     assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock, "after {}", connected.len());
+}
+
+/// A server of TLS that announces a long message, and sends it bit by bit. It would take a minute.
+#[test]
+fn a_handshake_ends_in_time_as_a_whole() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let sent = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the client connects");
+        let mut sent = stream.write(b"\x16\x03\x03\x40\x00").map_or(0, |_| 0);
+        while sent < 1200 && stream.write_all(b"\x02").is_ok() {
+            sent += 1;
+            thread::sleep(Duration::from_millis(50));
+        }
+        sent
+    });
+    let tls = Tls::accepting_anything().expect("it is a configuration").anonymous();
+    let timeout = Some(Duration::from_millis(200));
+    let failed = Stream::connect(&address.parse().expect("an address"), Some(&tls), timeout);
+    let failed = failed.map(drop).expect_err("there is no handshake");
+    assert!(
+        matches!(failed.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+        "{failed}"
+    );
+    assert!(sent.join().expect("it does not panic") < 1200, "the client has waited for all");
 }

@@ -20,7 +20,7 @@ pub(crate) use callbacks::{Callback, Credentials, LoginCallbacks};
 pub(crate) use export::{Fallback, export, export_calling, guarded};
 pub(crate) use faced::Faced;
 pub(crate) use hashkit::{CUSTOM as HASH_CUSTOM, HashFunction, Kit, KitText, MAX as HASH_MAX, digest};
-pub(crate) use heap::{Heap, boxed};
+pub(crate) use heap::{Heap, boxed, copied};
 pub(crate) use list::ServerList;
 pub(crate) use pointer::{AnalysisPtr, Array, Chars, Keys, Out, PoolPtr, Ref, SharedMemc, StatArray};
 pub(crate) use result::ResultPtr;

@@ -100,7 +100,7 @@ impl Builder {
         self
     }
 
-    /// Limits the time for connecting, and for each step of a TLS handshake. Default: 4 seconds. `None`: the system's
+    /// Limits the time for connecting, and for a TLS handshake. Default: 4 seconds. `None`: the system's
     /// limit.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Option<Duration>) -> Self {

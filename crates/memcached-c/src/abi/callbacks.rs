@@ -10,6 +10,7 @@ use std::ptr::{null, null_mut};
 use std::slice;
 
 use super::Heap;
+use super::heap::copied;
 use super::structs::*;
 
 /// The callbacks of a client, perhaps none.
@@ -76,7 +77,7 @@ fn name(entry: SaslCallbackSt) -> Option<Vec<u8>> {
         return None;
     }
     // SAFETY: the callback returned text that ends with a NUL.
-    copy(unsafe { CStr::from_ptr(text) }.to_bytes())
+    copied(unsafe { CStr::from_ptr(text) }.to_bytes(), 0)
 }
 
 fn secret(entry: SaslCallbackSt) -> Option<Vec<u8>> {
@@ -94,15 +95,7 @@ fn secret(entry: SaslCallbackSt) -> Option<Vec<u8>> {
     // SAFETY: the callback returned a secret, whose length is right.
     let bytes =
         unsafe { slice::from_raw_parts((&raw const (*secret).data).cast::<u8>(), (*secret).length as usize) };
-    copy(bytes)
-}
-
-/// A copy. `None`: there is no memory.
-fn copy(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut copy = Vec::new();
-    copy.try_reserve_exact(bytes.len()).ok()?;
-    copy.extend_from_slice(bytes);
-    Some(copy)
+    copied(bytes, 0)
 }
 
 impl SaslSt {

@@ -96,6 +96,14 @@ impl Heap {
     }
 }
 
+/// A copy, with room for so many bytes more. `None`: there is no memory.
+pub(crate) fn copied(bytes: &[u8], more_bytes: usize) -> Option<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len().checked_add(more_bytes)?).ok()?;
+    copy.extend_from_slice(bytes);
+    Some(copy)
+}
+
 /// A value in a box. `None`: there is no memory.
 pub(crate) fn boxed<T>(value: T) -> Option<Box<T>> {
     let mut room = Vec::new();

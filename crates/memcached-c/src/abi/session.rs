@@ -90,13 +90,14 @@ impl Memc {
         let core = settings.ketama_continuum.replace(null());
         // SAFETY: see the invariant.
         let is_lent = unsafe { core.as_ref() }.is_some_and(|core| core.try_borrow_mut().is_err());
-        // A program that frees a client in its own callback would pull the state from under the call.
+        // A program that frees a client in its own callback would pull the state from under the call, and the struct,
+        // which is written at its end: both stay for ever.
         if !core.is_null() && !is_lent {
             // SAFETY: it came from `Box::into_raw`, and nothing else has it: see the invariant.
             drop(unsafe { Box::from_raw(core.cast_mut()) });
         }
         settings.hashkit.set_cipher(None);
-        if with_struct && settings.options.get() & ALLOCATED != 0 {
+        if with_struct && !is_lent && settings.options.get() & ALLOCATED != 0 {
             // SAFETY: it came from `new_struct`, and C code gives it up.
             unsafe { free_struct(self.0) };
         }

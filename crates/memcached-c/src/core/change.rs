@@ -159,8 +159,7 @@ impl Core {
             (false, true) => Some(Tag::Ignored),
             (false, false) => Some(Tag::Awaited),
         };
-        let sent = self.send(options, at, |link| {
-            link.reserve(operation.value_bytes())?;
+        let sent = self.send(options, at, operation.value_bytes(), |link| {
             link.is_quiet |= tag.is_none() && !options.binary;
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
@@ -217,22 +216,27 @@ impl Core {
         for step in 1..=options.replicas as usize {
             let at = (first + step) % count;
             // A replica that is away misses the change, as in libmemcached.
-            let _ = self.send(options, at, |link| {
-                link.reserve(operation.value_bytes())?;
+            let _ = self.send(options, at, operation.value_bytes(), |link| {
                 link.request(|pipeline, output| operation.request(key, pipeline, output, None))?;
                 link.flush(options)
             });
         }
     }
 
-    /// Uses a server's connection to send, and makes one if there is none.
+    /// Uses a server's connection to send, and makes one if there is none. If there is no memory for `bytes` of what
+    /// the program has chosen, the connection stays, with what is buffered: nothing was written.
     pub(super) fn send(
         &mut self,
         options: &Options,
         at: usize,
+        bytes: usize,
         send: impl FnOnce(&mut Link) -> Result<(), Failure>,
     ) -> Result<(), Return> {
         self.connect(options, at)?;
+        let link = self.instances.get_mut(at).and_then(|instance| instance.link.as_mut());
+        if let Some(Err(failure)) = link.map(|link| link.reserve(bytes)) {
+            return Err(self.fail_at(options, at, failure));
+        }
         self.receive(options, at, send)
     }
 

@@ -7,6 +7,8 @@ use cbc::cipher::{BlockModeDecrypt as _, BlockModeEncrypt as _, KeyIvInit as _};
 use cbc::{Decryptor, Encryptor};
 use sha2::{Digest as _, Sha256};
 
+use crate::abi::{Return, copied};
+
 /// A key with the block that the first one is chained to.
 #[derive(Clone, Copy)]
 pub(crate) struct Cipher {
@@ -29,9 +31,7 @@ impl Cipher {
 
     /// `None`: there is no memory.
     pub(crate) fn encrypt(&self, value: &[u8]) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(value.len().checked_add(BLOCK_BYTES)?).ok()?;
-        bytes.extend_from_slice(value);
+        let mut bytes = copied(value, BLOCK_BYTES)?;
         bytes.resize(value.len() + BLOCK_BYTES, 0);
         let cipher = Encryptor::<Aes256>::new(&self.key.into(), &self.first.into());
         let encrypted = cipher.encrypt_padded::<Pkcs7>(&mut bytes, value.len()).ok()?.len();
@@ -39,15 +39,13 @@ impl Cipher {
         Some(bytes)
     }
 
-    /// `None`: it was not encrypted with this key, or there is no memory.
-    pub(crate) fn decrypt(&self, value: &[u8]) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(value.len()).ok()?;
-        bytes.extend_from_slice(value);
+    /// Errors: `FAILURE` if it was not encrypted with this key; there is no memory.
+    pub(crate) fn decrypt(&self, value: &[u8]) -> Result<Vec<u8>, Return> {
+        let mut bytes = copied(value, 0).ok_or(Return::MEMORY_ALLOCATION_FAILURE)?;
         let cipher = Decryptor::<Aes256>::new(&self.key.into(), &self.first.into());
-        let decrypted = cipher.decrypt_padded::<Pkcs7>(&mut bytes).ok()?.len();
+        let decrypted = cipher.decrypt_padded::<Pkcs7>(&mut bytes).map_err(|_| Return::FAILURE)?.len();
         bytes.truncate(decrypted);
-        Some(bytes)
+        Ok(bytes)
     }
 }
 
@@ -84,10 +82,10 @@ mod tests {
         for value in [&b""[..], b"a", b"0123456789abcdef", &[7; 1000]] {
             let encrypted = cipher.encrypt(value).expect("there is memory");
             assert_eq!(encrypted.len(), (value.len() / 16 + 1) * 16);
-            assert_eq!(cipher.decrypt(&encrypted).as_deref(), Some(value));
+            assert_eq!(cipher.decrypt(&encrypted).as_deref(), Ok(value));
         }
         assert_eq!(cipher.encrypt(b"value").as_deref(), Some(&VALUE[..]));
-        assert_eq!(cipher.decrypt(b"value"), None);
-        assert_eq!(Cipher::of(b"another").decrypt(&VALUE), None);
+        assert_eq!(cipher.decrypt(b"value"), Err(Return::FAILURE));
+        assert_eq!(Cipher::of(b"another").decrypt(&VALUE), Err(Return::FAILURE));
     }
 }

@@ -6,7 +6,7 @@ use super::change::refusal;
 use super::failure::Failure;
 use super::link::{Link, Tag};
 use super::{Core, Options};
-use crate::abi::Return;
+use crate::abi::{Return, copied};
 
 /// A name and a value.
 pub(crate) type Statistic = (Vec<u8>, Vec<u8>);
@@ -25,7 +25,7 @@ impl Core {
             };
             let flushed = match tag {
                 Some(_) => self.ask(options, at, flush, |_| Ok(())),
-                None => self.send(options, at, |link| {
+                None => self.send(options, at, 0, |link| {
                     link.request(flush)?;
                     link.flush(options)
                 }),
@@ -95,6 +95,8 @@ impl Core {
                         return Err(Failure::new(Return::UNKNOWN_READ_FAILURE, "statistics do not end"));
                     }
                     told.try_reserve(1).map_err(|_| Failure::out_of_memory())?;
+                    // C code gets them with a NUL.
+                    let copy = |text| copied(text, 1).ok_or_else(Failure::out_of_memory);
                     told.push((copy(name)?, copy(value)?));
                 }
                 Ok(())
@@ -167,7 +169,7 @@ impl Core {
         request: impl FnOnce(&mut Pipeline<Tag>, &mut Vec<u8>),
         mut take: impl FnMut(&Event<'_, Tag>) -> Result<(), Failure>,
     ) -> Result<(), Return> {
-        self.send(options, at, |link| {
+        self.send(options, at, 0, |link| {
             link.request(request)?;
             link.flush(options)
         })?;
@@ -189,15 +191,6 @@ impl Core {
     }
 }
 
-/// A copy, of text that the server made.
-fn copy(text: &[u8]) -> Result<Vec<u8>, Failure> {
-    let mut copy = Vec::new();
-    // C code gets it with a NUL.
-    copy.try_reserve_exact(text.len() + 1).map_err(|_| Failure::out_of_memory())?;
-    copy.extend_from_slice(text);
-    Ok(copy)
-}
-
 /// `1.6.18`, and what may follow it.
 fn parse_version(text: &[u8]) -> Option<[u8; 3]> {
     let text = str::from_utf8(text).ok()?;
@@ -213,9 +206,8 @@ fn parse_version(text: &[u8]) -> Option<[u8; 3]> {
 
 /// Memory that a statistic takes besides its text.
 const ENTRY_BYTES: usize = 64;
-/// Statistics of a server that take more end its connection. The largest that memcached sends, a dump of keys, has
-/// 2 MiB.
-const STATISTICS_BYTES_MAX: usize = 16 << 20;
+/// Statistics of a server that take more end its connection. Those of 60,000 connections (`stats conns`) take 32 MiB.
+const STATISTICS_BYTES_MAX: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -102,7 +102,7 @@ impl Core {
             link.request(|pipeline, output| pipeline.get(output, &get, &whole, Tag::Awaited))?;
             link.flush(options)
         };
-        let at = self.send_to_a_replica(options, first, ask)?;
+        let at = self.send_to_a_replica(options, first, 0, ask)?;
         let mut code = Return::NOTFOUND;
         let mut refused = None;
         let told = self.receive(options, at, |link| {
@@ -122,6 +122,7 @@ impl Core {
         })?;
         match told {
             Ok(()) if code == Return::FAILURE => Err(self.fail(options, code, GARBLED)),
+            Ok(()) if code == Return::MEMORY_ALLOCATION_FAILURE => Err(self.fail(options, code, "")),
             Ok(()) => Ok(code),
             Err(failure) => Err(self.refuse(options, at, failure, refused)),
         }
@@ -132,6 +133,7 @@ impl Core {
         &mut self,
         options: &Options,
         first: usize,
+        bytes: usize,
         ask: impl Fn(&mut Link) -> Result<(), Failure>,
     ) -> Result<usize, Return> {
         let replicas = if options.binary { options.replicas as usize } else { 0 };
@@ -140,7 +142,7 @@ impl Core {
         let mut code = Return::FAILURE;
         for step in 0..=replicas {
             let at = (first + (start + step) % (replicas + 1)) % count;
-            match self.send(options, at, &ask) {
+            match self.send(options, at, bytes, &ask) {
                 Ok(()) => return Ok(at),
                 Err(error) => code = error,
             }
@@ -189,11 +191,10 @@ impl Core {
             let request_bytes =
                 whole.bytes.len().saturating_add(whole.starts.len().saturating_mul(HEAD_BYTES));
             let ask = |link: &mut Link| {
-                link.reserve(request_bytes)?;
                 link.request(|pipeline, output| pipeline.multi_get(output, &get, &slices, Tag::Wanted))?;
                 link.flush(options)
             };
-            match self.send_to_a_replica(options, first, ask) {
+            match self.send_to_a_replica(options, first, request_bytes, ask) {
                 Ok(at) => {
                     sent += 1;
                     self.instances[at].wanted.push_back(share);

@@ -14,7 +14,7 @@ use larder_protocol::udp::{DATAGRAM_BYTES_MAX, Header};
 use rustix::event::PollFlags;
 use rustix::net::{getsockname, sockopt};
 pub(super) use socket::timespec;
-use socket::{Socket, datagram, duration, send_all, stream, wait};
+use socket::{Socket, datagram, duration, stream, wait};
 
 use super::Options;
 use super::failure::Failure;
@@ -27,7 +27,7 @@ pub(super) struct Link {
     /// Requests that have not been sent.
     output: Vec<u8>,
     input: Input,
-    /// Milliseconds that the socket waits for a reply; negative: for ever.
+    /// Milliseconds that a read or a write of the socket waits; negative: for ever.
     patience: i32,
     request_id: u16,
     /// Bytes that were sent since something was received.
@@ -130,18 +130,18 @@ impl Link {
 
     /// Sends all requests.
     pub(super) fn flush(&mut self, options: &Options) -> Result<(), Failure> {
-        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
-        if self.output.is_empty() {
+        if self.output.is_empty() || matches!(self.socket, Socket::Datagram(_)) {
             return Ok(());
         }
         self.unanswered_bytes = self.unanswered_bytes.saturating_add(self.output.len());
         // What fits into the buffers of the system cannot block for a server that waits to be read.
         let is_short = self.pipeline.len() <= 1 || self.unanswered_bytes <= SAFE_BYTES;
-        if is_short && self.output.len() <= SAFE_BYTES {
-            let sent = send_all(stream, &self.output);
+        if is_short && self.output.len() <= SAFE_BYTES && options.poll_timeout != 0 {
+            let sent = self.send_briefly(options);
             self.output.clear();
-            return sent.map_err(|error| Failure::of_io(&error));
+            return sent;
         }
+        let Socket::Stream(stream) = &self.socket else { return Ok(()) };
         stream.set_nonblocking(true).map_err(|error| Failure::of_io(&error))?;
         let sent = self.send_while_reading(options);
         self.output.clear();
@@ -149,6 +149,37 @@ impl Link {
         let Socket::Stream(stream) = &self.socket else { return sent };
         stream.set_nonblocking(false).map_err(|error| Failure::of_io(&error))?;
         sent
+    }
+
+    /// Sends in the time that one wait may take: a server that does not read fills those buffers.
+    fn send_briefly(&mut self, options: &Options) -> Result<(), Failure> {
+        self.limit_waits(options)?;
+        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
+        let deadline = Deadline::after(options.poll_timeout);
+        let mut rest = self.output.as_slice();
+        loop {
+            let written = if rest.is_empty() { stream.flush().map(|()| 0) } else { stream.write(rest) };
+            match written {
+                Ok(_) if rest.is_empty() => return Ok(()),
+                Ok(bytes) => rest = rest.get(bytes..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::of_io(&error)),
+            }
+            if !rest.is_empty() && deadline.has_passed() {
+                return Err(Failure::timeout());
+            }
+        }
+    }
+
+    /// Makes reads and writes of the socket wait as long as they may. Not for a time of 0.
+    fn limit_waits(&mut self, options: &Options) -> Result<(), Failure> {
+        if let Socket::Stream(stream) = &self.socket
+            && self.patience != options.poll_timeout
+        {
+            stream.set_timeout(duration(options.poll_timeout)).map_err(|error| Failure::of_io(&error))?;
+            self.patience = options.poll_timeout;
+        }
+        Ok(())
     }
 
     /// Sends without blocking. While the server does not read, it waits to be read itself: so replies are taken in.
@@ -315,16 +346,14 @@ impl Link {
 
     /// Reads until there is more, as much as the next event needs if the rest of it is on its way.
     fn fill(&mut self, options: &Options) -> Result<(), Failure> {
-        let Socket::Stream(stream) = &mut self.socket else {
+        if let Socket::Datagram(_) = self.socket {
             return Err(Failure::new(Return::NOT_SUPPORTED, ""));
-        };
+        }
         if options.poll_timeout == 0 {
             return Err(Failure::new(Return::TIMEOUT, "timeout was set to zero"));
         }
-        if self.patience != options.poll_timeout {
-            stream.set_timeout(duration(options.poll_timeout)).map_err(|error| Failure::of_io(&error))?;
-            self.patience = options.poll_timeout;
-        }
+        self.limit_waits(options)?;
+        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
         let deadline = Deadline::after(options.poll_timeout);
         loop {
             match self.input.read(stream, self.pipeline.needed_bytes()) {

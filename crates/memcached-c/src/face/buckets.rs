@@ -22,7 +22,8 @@ export! {
             set_distribution(&memc, old);
             return Return::INVALID_ARGUMENTS;
         };
-        // A shared slice cannot be asked for: so there has to be room for it, and for the one that it is made of.
+        // A shared slice cannot be asked for. There has to be room for it and for the one that it is made of, which
+        // another thread may still take before.
         if Vec::<u32>::new().try_reserve_exact(hosts.len().saturating_mul(2)).is_err() {
             set_distribution(&memc, old);
             return fail(&memc, Return::MEMORY_ALLOCATION_FAILURE, "");

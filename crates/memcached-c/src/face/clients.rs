@@ -17,10 +17,6 @@ export! {
         of_string(&string, length)
     }
 
-    fn memcached_reset(memc: Memc) -> Return {
-        reset(&memc)
-    }
-
     fn memcached_push(destination: Memc, source: Memc) -> Return {
         push(&destination, &source)
     }
@@ -74,6 +70,9 @@ export! {
 
     fn memcached_set_encoding_key(memc: Memc, key: Chars, length: usize) -> Return {
         let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
+        if !key.is_null() && isize::try_from(length).is_err() {
+            return super::fail(&memc, Return::INVALID_ARGUMENTS, "");
+        }
         let cipher = (!key.is_null()).then(|| Cipher::of(key.bytes(length)));
         match settings.hashkit.set_cipher(cipher) {
             true => Return::SUCCESS,
@@ -90,6 +89,10 @@ export! {
 export_calling! {
     fn memcached_free(memc: Memc) {
         free(&memc);
+    }
+
+    fn memcached_reset(memc: Memc) -> Return {
+        reset(&memc)
     }
 
     fn memcached_clone(clone: Memc, source: Memc) -> *mut MemcachedSt {
@@ -144,19 +147,21 @@ pub(crate) fn reset(memc: &Memc) -> Return {
     let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
     let query_id = settings.query_id.get();
     let is_allocated = memc.is_allocated();
-    let file = memc.read(|core| core.configuration_file.clone()).flatten();
     farewell(memc);
-    super::sasl::forget(memc);
-    memc.free(false);
-    memc.create();
-    memc.set_allocated(is_allocated);
-    if let Some(settings) = memc.settings() {
-        settings.query_id.set(query_id);
-    }
-    match file {
-        Some(file) => configuration::load(memc, &file, 0),
-        None => Return::SUCCESS,
-    }
+    guarded(|| {
+        let file = memc.read(|core| core.configuration_file.clone()).flatten();
+        super::sasl::forget(memc);
+        memc.free(false);
+        memc.create();
+        memc.set_allocated(is_allocated);
+        if let Some(settings) = memc.settings() {
+            settings.query_id.set(query_id);
+        }
+        match file {
+            Some(file) => configuration::load(memc, &file, 0),
+            None => Return::SUCCESS,
+        }
+    })
 }
 
 pub(super) fn copy(clone: &Memc, source: &Memc) -> *mut MemcachedSt {

@@ -120,10 +120,10 @@ fn fill(result: &mut ResultSt, options: &Options, found: &Found<'_>) -> Return {
     let is_kept = match options.cipher.filter(|_| !found.value.is_empty()) {
         None => result.append(found.value),
         Some(cipher) => match cipher.decrypt(found.value) {
-            Some(value) => result.append(&value),
-            None => {
+            Ok(value) => result.append(&value),
+            Err(code) => {
                 result.reset();
-                return Return::FAILURE;
+                return code;
             }
         },
     };

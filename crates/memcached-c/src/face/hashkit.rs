@@ -123,7 +123,7 @@ export! {
 
     fn hashkit_decrypt(kit: Kit, source: Chars, length: usize) -> *mut Vec<u8> {
         let cipher = kit.get().and_then(HashkitSt::cipher);
-        KitText::of(cipher.and_then(|cipher| cipher.decrypt(source.bytes(length))))
+        KitText::of(cipher.and_then(|cipher| cipher.decrypt(source.bytes(length)).ok()))
     }
 
     fn hashkit_string_free(text: KitText) {

@@ -53,20 +53,23 @@ export! {
     }
 }
 
-/// Adds servers. A weight makes a ring weighted, even one that is chosen later.
+/// Adds servers: all of them, or none. A weight makes a ring weighted, even one that is chosen later.
 pub(super) fn push<'h>(memc: &Memc, servers: impl Iterator<Item = (&'h [u8], u16, u32, Kind)>) -> Return {
     let Some((mut session, mut options)) = session(memc) else { return Return::INVALID_ARGUMENTS };
+    let before = session.core.instances.len();
+    let mut is_weighted = false;
     for (host, port, weight, kind) in servers {
-        if let Err(code) = check(&mut session.core, &options, host, kind) {
+        let added = check(&mut session.core, &options, host, kind)
+            .and_then(|()| session.core.add_server(&options, host, port, weight, kind));
+        if let Err(code) = added {
+            session.core.instances.truncate(before);
             return code;
         }
-        if let Err(code) = session.core.add_server(&options, host, port, weight, kind) {
-            return code;
-        }
-        if weight > 1 {
-            session.settings.ketama_weighted.set(true);
-            options.weighted = true;
-        }
+        is_weighted |= weight > 1;
+    }
+    if is_weighted {
+        session.settings.ketama_weighted.set(true);
+        options.weighted = true;
     }
     session.core.distribute(&options);
     Return::SUCCESS

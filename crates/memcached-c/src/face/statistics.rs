@@ -89,6 +89,7 @@ export_calling! {
             Ok(group) => group,
             Err(code) => return code,
         };
+        let mut result = Return::SUCCESS;
         for at in 0..memc.read(|core| core.instances.len()).unwrap_or(0) {
             let told = guarded(|| match session(&memc) {
                 Some((mut session, options)) => session.core.statistics(&options, at, &group),
@@ -97,6 +98,11 @@ export_calling! {
             let told = match told {
                 Ok(told) => told,
                 Err(Return::INVALID_ARGUMENTS) => return Return::INVALID_ARGUMENTS,
+                // Part of a reply was dropped.
+                Err(code @ (Return::UNKNOWN_READ_FAILURE | Return::MEMORY_ALLOCATION_FAILURE)) => {
+                    result = code;
+                    continue;
+                }
                 Err(_) => continue,
             };
             let Some(callback) = callback else { continue };
@@ -104,7 +110,7 @@ export_calling! {
                 let instance = super::servers::instance(&memc, at);
                 if instance.is_null() {
                     // A callback has removed it.
-                    return Return::SUCCESS;
+                    return result;
                 }
                 let (name_length, value_length) = (name.len(), value.len());
                 name.push(0);
@@ -119,7 +125,7 @@ export_calling! {
                 );
             }
         }
-        Return::SUCCESS
+        result
     }
 }
 

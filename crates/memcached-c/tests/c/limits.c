@@ -2,10 +2,12 @@
  * what is right. */
 #include "transcript.h"
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int failures;
@@ -33,11 +35,18 @@ struct endless {
 static void *serve(void *context)
 {
   struct endless *server = context;
+  /* When the last client is gone, it may be as well. */
+  int listener = server->listener;
   char request[4096];
   for (;;) {
-    int peer = accept(server->listener, NULL, NULL);
+    int peer = accept(listener, NULL, NULL);
     server->sent = 0;
-    if (recv(peer, request, sizeof request, 0) > 0
+    ssize_t bytes = recv(peer, request, sizeof request, 0);
+    if (bytes > 7 && memcmp(request, "version", 7) == 0) {
+      send(peer, S("VERSION 1.6.18\r\n"), MSG_NOSIGNAL);
+      bytes = recv(peer, request, sizeof request, 0);
+    }
+    if (bytes > 0
         && send(peer, server->head, server->head_bytes, MSG_NOSIGNAL) == (ssize_t) server->head_bytes) {
       while (server->sent < server->most && send(peer, server->part, server->part_bytes, MSG_NOSIGNAL) > 0) {
         server->sent++;
@@ -88,6 +97,34 @@ static memcached_return_t error_of_stat(in_port_t port, bool binary, uint64_t pa
   return rc;
 }
 
+static memcached_return_t count(const memcached_instance_st *server, const char *name, size_t name_length,
+                                const char *value, size_t value_length, void *context)
+{
+  (void) server, (void) name, (void) name_length, (void) value, (void) value_length;
+  ++*(size_t *) context;
+  return MEMCACHED_SUCCESS;
+}
+
+static void large_statistics(void)
+{
+  /* As many as 100,000 connections have. */
+  const size_t lines = 400000;
+  char *text = malloc(lines * 16 + 5);
+  for (size_t i = 0; i < lines; i++) {
+    memcpy(text + i * 16, "STAT name text\r\n", 16);
+  }
+  memcpy(text + lines * 16, "END\r\n", 5);
+  static struct endless whole;
+  whole.head = text;
+  whole.head_bytes = lines * 16 + 5;
+  size_t told = 0;
+  memcached_st *client = client_at(start(&whole), false, 60000);
+  expect(memcached_stat_execute(client, NULL, count, &told) == MEMCACHED_SUCCESS, "large statistics");
+  expect(told == lines, "all of large statistics");
+  memcached_free(client);
+  free(text);
+}
+
 static void statistics_without_an_end(void)
 {
   static char lines[64 << 10];
@@ -98,6 +135,12 @@ static void statistics_without_an_end(void)
   struct endless text = {.head = "", .part = lines, .part_bytes = sizeof lines, .most = all};
   expect(error_of_stat(start(&text), false, 60000) == MEMCACHED_UNKNOWN_READ_FAILURE, "endless lines: the error");
   expect(text.sent < all / 16, "endless lines: the client has taken 64 MiB");
+
+  size_t told = 0;
+  memcached_st *client = client_at(start(&text), false, 60000);
+  memcached_return_t executed = memcached_stat_execute(client, NULL, count, &told);
+  expect(executed == MEMCACHED_UNKNOWN_READ_FAILURE && told == 0, "endless lines, one by one: the error");
+  memcached_free(client);
 
   static char packets[64 << 10];
   for (size_t i = 0; i < sizeof packets / 32; i++) {
@@ -114,6 +157,54 @@ static void statistics_without_an_end(void)
   struct endless slow = {.head = "", .part = lines, .part_bytes = 16, .pause_micros = 5000, .most = 12000};
   expect(error_of_stat(start(&slow), false, 100) == MEMCACHED_TIMEOUT, "slow lines: the error");
   expect(slow.sent < slow.most, "slow lines: the client has waited for all");
+}
+
+/* A server that takes connections, and reads nothing. */
+static in_port_t deaf(void)
+{
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  int bytes = 16 << 10;
+  setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  bind(listener, (struct sockaddr *) &address, length);
+  listen(listener, 100);
+  getsockname(listener, (struct sockaddr *) &address, &length);
+  return ntohs(address.sin_port);
+}
+
+static void servers_that_do_not_read(in_port_t sound)
+{
+  static char value[10000];
+  /* Of a client that waits for ever. */
+  alarm(60);
+  for (int binary = 0; binary < 2; binary++) {
+    memcached_st *client = client_at(deaf(), binary, 100);
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE, 16 << 10);
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NOREPLY, 1);
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    for (int i = 0; i < 1000 && rc == MEMCACHED_SUCCESS; i++) {
+      rc = memcached_set(client, S("a"), value, sizeof value, 0, 0);
+    }
+    expect(rc == MEMCACHED_TIMEOUT, "a server that does not read: the error");
+    memcached_free(client);
+  }
+
+  memcached_st *client = client_at(sound, true, 100);
+  memcached_server_add(client, "127.0.0.1", deaf());
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE, 16 << 10);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NUMBER_OF_REPLICAS, 1);
+  char key[] = "a";
+  while (memcached_generate_hash(client, key, 1) != 0) {
+    key[0]++;
+  }
+  int stored = 0;
+  for (int i = 0; i < 50; i++) {
+    stored += memcached_set(client, key, 1, value, sizeof value, 0, 0) == MEMCACHED_SUCCESS;
+  }
+  expect(stored > 0, "a replica that does not read: its owner is written");
+  memcached_free(client);
+  alarm(0);
 }
 
 /* Leaves this process so much address space and no more. */
@@ -166,8 +257,16 @@ static void values_without_memory(in_port_t sound)
   for (int binary = 0; binary < 2; binary++) {
     client = client_at(sound, binary, 60000);
     memcached_flush(client, 0);
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
+    rc = memcached_set(client, S("before"), S("buffered"), 0, 0);
+    expect(rc == MEMCACHED_BUFFERED, "a value that is buffered");
     rc = memcached_set(client, S("a"), value, value_bytes, 0, 0);
     expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "a value of a caller");
+    expect(memcached_flush_buffers(client) == MEMCACHED_SUCCESS, "what is buffered is sent");
+    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 0);
+    char *before = memcached_get(client, S("before"), &length, &flags, &rc);
+    expect(before && length == 8 && memcmp(before, "buffered", 8) == 0, "a value that was buffered before");
+    free(before);
     rc = memcached_mget(client, texts, lengths, keys);
     expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "keys of a caller");
     rc = memcached_bucket_set(client, buckets, NULL, keys * 8, 0);
@@ -182,12 +281,49 @@ static void values_without_memory(in_port_t sound)
   }
 }
 
+/* With any room that there is, an encrypted value comes, or there is no memory: it is not garbled. */
+static void decryption_without_memory(in_port_t sound)
+{
+  static char value[900000];
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  memcached_st *client = client_at(sound, false, 60000);
+  memcached_set_encoding_key(client, S("0123456789abcdef0123456789abcdef"));
+  expect(memcached_set(client, S("a"), value, sizeof value, 0, 0) == MEMCACHED_SUCCESS, "an encrypted value is stored");
+  /* A stack that cannot grow would end the program. */
+  volatile char stack[512 << 10];
+  memset((char *) stack, 0, sizeof stack);
+  bool was_short = false, is_right = true;
+  for (size_t room = 256 << 10; room < (8u << 20); room += 128 << 10) {
+    leave(room);
+    size_t length = 0;
+    uint32_t flags = 0;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    free(memcached_get(client, S("a"), &length, &flags, &rc));
+    was_short |= rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+    is_right &= rc == MEMCACHED_SUCCESS || rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+  }
+  expect(was_short, "there was too little memory for an encrypted value");
+  expect(is_right, "an encrypted value that there is no memory for");
+  memcached_free(client);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) {
     return 2;
   }
+  /* In a process of its own: the heaps of threads have room that the limit does not count. */
+  pid_t child = fork();
+  if (child == 0) {
+    decryption_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
+    fflush(stdout);
+    _exit(failures > 0);
+  }
+  int status = 0;
+  expect(waitpid(child, &status, 0) == child && status == 0, "decryption with little memory");
+  large_statistics();
   statistics_without_an_end();
+  servers_that_do_not_read((in_port_t) atoi(strrchr(argv[1], ':') + 1));
   values_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
   if (failures == 0) {
     printf("all is bounded\n");

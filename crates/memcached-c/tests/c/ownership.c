@@ -292,6 +292,28 @@ static void long_hosts(void)
   memcached_server_list_free(list);
 }
 
+/* A list is added as a whole, or not at all. */
+static void lists_with_a_wrong_server(void)
+{
+  memcached_st *client = memcached_create(NULL);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_DISTRIBUTION, MEMCACHED_DISTRIBUTION_CONSISTENT);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_USE_UDP, 1);
+  memcached_server_add(client, "first", 1);
+  memcached_server_list_st list = memcached_servers_parse("second:2:7,/a/socket,third:3");
+  expect(memcached_server_push(client, list) == MEMCACHED_INVALID_HOST_PROTOCOL, "a wrong server: the error");
+  expect(memcached_server_count(client) == 1, "a wrong server: those before it are not added");
+  expect(!memcached_behavior_get(client, MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED), "a wrong server: nor their weights");
+  memcached_server_list_free(list);
+  memcached_free(client);
+}
+
+static void keys_that_cannot_be(void)
+{
+  memcached_st *client = memcached_create(NULL);
+  expect(memcached_set_encoding_key(client, "key", SIZE_MAX) == MEMCACHED_INVALID_ARGUMENTS, "a key that cannot be");
+  memcached_free(client);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) {
@@ -312,6 +334,8 @@ int main(int argc, char **argv)
   result_of_a_caller();
   passwords_of_bytes();
   long_hosts();
+  lists_with_a_wrong_server();
+  keys_that_cannot_be();
   if (failures == 0) {
     printf("all is as it should be\n");
   }

@@ -133,6 +133,7 @@ static void exceptions(memcached_st *client)
   memcached_callback_set(client, MEMCACHED_CALLBACK_CLONE_FUNCTION, NULL);
   works(client, "a copy");
   memcached_callback_set(&clone, MEMCACHED_CALLBACK_CLEANUP_FUNCTION, (void *) throw_at_free);
+  expect(thrown([&] { memcached_reset(&clone); }) == 8, "of a new beginning");
   expect(thrown([&] { memcached_free(&clone); }) == 8, "of an end");
   memcached_callback_set(&clone, MEMCACHED_CALLBACK_CLEANUP_FUNCTION, NULL);
   memcached_free(&clone);
@@ -182,7 +183,7 @@ int main(int argc, char **argv)
     }
     memcached_free(client);
   }
-  expect(calls == 2 * 8, "every function was called");
+  expect(calls == 2 * 9, "every function was called");
   if (failures == 0) {
     printf("clients work after exceptions and ends of threads\n");
   }

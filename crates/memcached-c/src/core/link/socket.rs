@@ -1,6 +1,5 @@
 //! Sockets of connections: how they are made, and waited for.
 
-use std::io::{self, Write};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -56,17 +55,6 @@ pub(super) fn datagram(address: &Address) -> Result<Socket, Failure> {
         }
     }
     Err(failure)
-}
-
-pub(super) fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.write(bytes) {
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    stream.flush()
 }
 
 /// Waits until a socket is ready.
