@@ -164,26 +164,48 @@ impl Ring {
         self.idle.wake();
     }
 
-    /// Notes a flush of this site.
+    /// Notes a flush of this site. Values are told in the order of their shard: each shard has the flush before what
+    /// follows it, and whoever is told flushes once.
     pub(crate) fn note_flush(&self, number: u8, when: FlushTime) {
-        if self.told(number) != Told::Nothing {
-            self.note(number, 0, Change::Flushed(when));
-        }
+        let shards = match (self.told(number), when) {
+            (Told::Nothing, _) => return,
+            (Told::Values, FlushTime::Now(_)) => self.shards.len(),
+            _ => 1,
+        };
+        (0..shards).for_each(|shard| self.note(number, shard as u64, Change::Flushed(when)));
     }
 
-    /// This site is about to flush a namespace. Values that are older, and on their way here, come too late from now
-    /// on.
-    pub(crate) fn refuse_older(&self, number: u8) {
+    /// The version of a flush that this site is about to make: what it has changed until now is not newer. 0 where no
+    /// values are told.
+    pub(crate) fn flush_version(&self, number: u8) -> u64 {
+        if self.told(number) != Told::Values {
+            return 0;
+        }
+        let versions = self.shards.iter().map(|shard| lock(shard).next_version(self.site));
+        versions.max().unwrap_or_default()
+    }
+
+    /// This site is about to flush a namespace. Other sites' values up to this version, which are on their way here,
+    /// come too late from now on, and what this site changes is newer.
+    pub(crate) fn refuse_flushed(&self, number: u8, version: u64) {
         if self.told(number) != Told::Values {
             return;
         }
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let version = shard.next_version(self.site);
+            shard.highest_version = shard.highest_version.max(version);
             if let Some(flushed) = shard.flushed_versions.get_mut(usize::from(number)) {
-                *flushed = version;
+                *flushed = version.max(*flushed);
             }
         }
+    }
+
+    /// True if a flush of this version, or a later one, was made here. False for 0.
+    pub(super) fn is_flushed(&self, number: u8, version: u64) -> bool {
+        let is_flushed = |shard: &Mutex<Shard>| {
+            lock(shard).flushed_versions.get(usize::from(number)).is_some_and(|flushed| *flushed >= version)
+        };
+        version != 0 && self.shards.iter().all(is_flushed)
     }
 
     /// Applies another site's change of a key, unless a newer one is known. `apply`: false if it has to be tried again,
@@ -427,12 +449,31 @@ mod tests {
         let ring = ring("\"values\"");
         ring.note(1, 5, gone(b"a"));
         let Read::Marks(marks, 1) = ring.read(5, 0, usize::MAX) else { panic!("one mark") };
-        let before = marks[0].version + 256;
-        ring.refuse_older(1);
-        assert_eq!(ring.apply(1, 6, before - 512, || panic!("it was flushed")), Some(false));
-        assert_eq!(ring.apply(2, 6, before - 512, || true), Some(true), "another namespace");
+        let before = marks[0].version;
+        let flushed = ring.flush_version(1);
+        assert!(flushed > before && !ring.is_flushed(1, flushed));
+        ring.refuse_flushed(1, flushed);
+        assert_eq!(ring.apply(1, 6, before - 256, || panic!("it was flushed")), Some(false));
+        assert_eq!(ring.apply(2, 6, before - 256, || true), Some(true), "another namespace");
         ring.note(1, 7, gone(b"b"));
         let Read::Marks(marks, 1) = ring.read(7, 0, usize::MAX) else { panic!("one mark") };
         assert_eq!(ring.apply(1, 8, marks[0].version + 256, || true), Some(true), "it is newer");
+    }
+
+    /// Another site has flushed, and this one hears of it later: what that site has set since is newer.
+    #[test]
+    fn what_follows_a_flush_is_told_behind_it_and_stays() {
+        let (flusher, other) = (ring("\"values\""), ring("\"values\""));
+        let version = flusher.flush_version(1);
+        flusher.refuse_flushed(1, version);
+        flusher.note_flush(1, FlushTime::Now(version));
+        (0..SHARDS as u64).for_each(|hash| flusher.note(1, hash, Change::Changed((*b"a").into())));
+        for hash in 0..SHARDS {
+            let Read::Marks(marks, 2) = flusher.read(hash, 0, usize::MAX) else { panic!("two marks") };
+            assert!(matches!(marks[0].change, Change::Flushed(FlushTime::Now(known)) if known == version));
+            assert_eq!(other.is_flushed(1, version), hash != 0, "it flushes once");
+            other.refuse_flushed(1, version);
+            assert_eq!(other.apply(1, hash as u64, marks[1].version, || true), Some(true), "{hash}");
+        }
     }
 }
