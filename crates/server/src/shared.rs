@@ -285,10 +285,16 @@ impl Shared {
     pub(crate) fn flush_untold(&self, number: u8, when: FlushTime, now: Now) -> Option<Position> {
         let engine = self.namespaces.engine(number);
         let due = match when {
-            FlushTime::Cancelled => return engine.cancel_flush(),
+            FlushTime::Cancelled => {
+                self.put_off_flush(number, 0);
+                return engine.cancel_flush();
+            }
             FlushTime::Now(_) => None,
             // `None`: that has passed.
-            FlushTime::At(secs) => self.clock.unexpired(secs).and_then(Expiry::secs),
+            FlushTime::At(secs) => {
+                self.put_off_flush(number, secs);
+                self.clock.unexpired(secs).and_then(Expiry::secs)
+            }
         };
         if let Some(ring) = self.ring.as_ref().filter(|_| due.is_none()) {
             let version = match when {
@@ -298,6 +304,12 @@ impl Shared {
             ring.refuse_flushed(number, version);
         }
         engine.flush(now, due)
+    }
+
+    fn put_off_flush(&self, number: u8, due_secs: u64) {
+        if let Some(ring) = &self.ring {
+            ring.put_off_flush(number, due_secs);
+        }
     }
 
     /// Look-ups of keys of the default namespace that hit and missed, since the start or the last reset.
