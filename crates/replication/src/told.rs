@@ -55,8 +55,8 @@ pub enum Told<'a> {
 /// When a flush is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushTime {
-    /// At once.
-    Now,
+    /// At once: what was changed up to this version; 0: up to when it is heard of.
+    Now(u64),
     /// Unix time.
     At(u64),
     /// Never: one that was to come is cancelled.
@@ -89,7 +89,7 @@ impl<'a> Told<'a> {
             }
             Self::Flushed { prefix, when } => {
                 let (kind, at) = match when {
-                    FlushTime::Now => (0, 0),
+                    FlushTime::Now(version) => (0, version),
                     FlushTime::At(secs) => (1, secs),
                     FlushTime::Cancelled => (2, 0),
                 };
@@ -124,7 +124,7 @@ impl<'a> Told<'a> {
             4 => Self::Flushed {
                 prefix: key,
                 when: match rest.u8()? {
-                    0 => FlushTime::Now,
+                    0 => FlushTime::Now(version),
                     1 => FlushTime::At(version),
                     2 => FlushTime::Cancelled,
                     _ => return None,
@@ -179,7 +179,8 @@ mod tests {
             marked(false, Some(5), Some(0)),
             value(false, b""),
             value(true, b"value"),
-            flushed(FlushTime::Now),
+            flushed(FlushTime::Now(0)),
+            flushed(FlushTime::Now(version)),
             flushed(FlushTime::At(1_800_000_000)),
             flushed(FlushTime::Cancelled),
         ]

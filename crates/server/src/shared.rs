@@ -260,7 +260,10 @@ impl Shared {
     /// memcached.
     /// Returns the position for which a reply has to wait, where there is a store.
     pub(crate) fn flush(&self, number: u8, exptime: i64, now: Now) -> Option<Position> {
-        let when = self.flush_time(exptime, now);
+        let mut when = self.flush_time(exptime, now);
+        if let (FlushTime::Now(version), Some(ring)) = (&mut when, &self.ring) {
+            *version = ring.flush_version(number);
+        }
         let position = self.flush_untold(number, when, now);
         if let Some(ring) = &self.ring {
             ring.note_flush(number, when);
@@ -274,7 +277,7 @@ impl Shared {
         match at.secs() {
             _ if self.clock.is_before_start(exptime) => FlushTime::Cancelled,
             Some(_) if !at.is_past(now) => FlushTime::At(self.clock.exptime_secs(at)),
-            _ => FlushTime::Now,
+            _ => FlushTime::Now(0),
         }
     }
 
@@ -282,15 +285,31 @@ impl Shared {
     pub(crate) fn flush_untold(&self, number: u8, when: FlushTime, now: Now) -> Option<Position> {
         let engine = self.namespaces.engine(number);
         let due = match when {
-            FlushTime::Cancelled => return engine.cancel_flush(),
-            FlushTime::Now => None,
+            FlushTime::Cancelled => {
+                self.put_off_flush(number, 0);
+                return engine.cancel_flush();
+            }
+            FlushTime::Now(_) => None,
             // `None`: that has passed.
-            FlushTime::At(secs) => self.clock.unexpired(secs).and_then(Expiry::secs),
+            FlushTime::At(secs) => {
+                self.put_off_flush(number, secs);
+                self.clock.unexpired(secs).and_then(Expiry::secs)
+            }
         };
         if let Some(ring) = self.ring.as_ref().filter(|_| due.is_none()) {
-            ring.refuse_older(number);
+            let version = match when {
+                FlushTime::Now(version) if version != 0 => version,
+                _ => ring.flush_version(number),
+            };
+            ring.refuse_flushed(number, version);
         }
         engine.flush(now, due)
+    }
+
+    fn put_off_flush(&self, number: u8, due_secs: u64) {
+        if let Some(ring) = &self.ring {
+            ring.put_off_flush(number, due_secs);
+        }
     }
 
     /// Look-ups of keys of the default namespace that hit and missed, since the start or the last reset.

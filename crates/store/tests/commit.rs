@@ -411,10 +411,30 @@ fn a_full_store_still_makes_durable_what_it_has() {
     bed.settle(10_500);
     bed.put(b"key", b"lost", false);
     let Step::IdleUntil { micros } = bed.settle(11_000) else { panic!("it tries again later") };
-    assert_eq!((bed.journal.refusal(), bed.store.durable_sequence()), (Some(Refusal::Full), 1));
+    assert_eq!((bed.journal.refusal(), bed.store.durable_sequence()), (Some(Refusal::Full), 2));
     let next = bed.put(b"key", b"next", false);
     assert_eq!(bed.committer.step(micros), Step::Again);
-    assert_eq!((bed.store.durable_sequence(), bed.journal.is_applied(next)), (2, false));
+    assert!(bed.journal.is_applied(next));
+}
+
+/// What waits for the interval is done once the store has it durably, also if an append fails meanwhile.
+#[test]
+fn a_failed_append_makes_nothing_done_that_is_not_durable() {
+    for fail_sync in [None, Some(1)] {
+        let mut bed = bed(MemoryFaults { fail_append: Some(2), fail_sync, ..MemoryFaults::default() });
+        let kept = bed.put(b"key", b"first", false);
+        bed.settle(0);
+        assert_eq!((bed.journal.outcome(kept), bed.store.durable_sequence()), (Outcome::Pending, 0));
+        let lost = bed.put(b"other", b"second", false);
+        bed.settle(10);
+        let (refusal, outcome, durable) = match fail_sync {
+            None => (Refusal::Full, Outcome::Done, 1),
+            Some(_) => (Refusal::ReadOnly, Outcome::Lost, 0),
+        };
+        assert_eq!(bed.journal.refusal(), Some(refusal));
+        assert_eq!((bed.journal.outcome(kept), bed.store.durable_sequence()), (outcome, durable));
+        assert_eq!(bed.journal.outcome(lost), Outcome::Lost);
+    }
 }
 
 /// Without the hurry each wait would take a minute.

@@ -11,7 +11,9 @@ use super::channel::{Channel, End};
 use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
 use crate::compare::Answering;
 use crate::members::CopyExtent;
-use crate::wire::{Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side, push_parts};
+use crate::wire::{
+    Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, SENTENCE_BYTES_MAX, Side, push_parts,
+};
 pub use action::{CopyRead, CopyStart, LogRead, PublisherAction};
 pub use admission::{Admission, LogExtent, admit};
 use phase::{Copying, Flight, Phase, Stream};
@@ -196,6 +198,16 @@ impl Publisher {
         copy.is_reading = false;
         copy.waiting = Some(read);
         self.pump();
+    }
+
+    /// What the subscriber pulls cannot be read: this side ends the connection, and says why, in the first
+    /// [`SENTENCE_BYTES_MAX`] of the sentence.
+    pub fn fail(&mut self, sentence: &str) {
+        if !self.is_closed() {
+            let longest = sentence.len().min(SENTENCE_BYTES_MAX);
+            let end = (0..=longest).rev().find(|end| sentence.is_char_boundary(*end)).unwrap_or_default();
+            self.close(closed(Refusal::Unavailable, &sentence[..end]));
+        }
     }
 
     /// This side ends the connection.

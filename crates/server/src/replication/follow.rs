@@ -115,7 +115,7 @@ impl CachePull<'_> {
             return;
         }
         for number in &numbers {
-            self.shared.flush_untold(*number, FlushTime::Now, self.shared.clock.now());
+            self.shared.flush_untold(*number, FlushTime::Now(0), self.shared.clock.now());
             let prefix = table.prefix(*number).escape_ascii().to_string();
             tracing::warn!(
                 address = self.address,
@@ -154,7 +154,12 @@ impl CachePull<'_> {
             Told::Gone { key, version }
             | Told::Marked { key, version, .. }
             | Told::Value { key, version, .. } => (key, version),
-            Told::Flushed { prefix, when } => return Ok(self.flush(table, prefix, when)),
+            Told::Flushed { prefix, when } => {
+                if let FlushTime::Now(version) = when {
+                    check_clock(version)?;
+                }
+                return Ok(self.flush(table, prefix, when));
+            }
         };
         let number = table.find(key);
         let policy = self.ring.told(number);
@@ -216,6 +221,10 @@ impl CachePull<'_> {
         let number = if prefix.is_empty() { larder_policy::DEFAULT } else { table.named(prefix)? };
         if self.ring.told(number) == Policy::Nothing {
             return None;
+        }
+        // Each shard of the peer's ring has it.
+        if matches!(when, FlushTime::Now(version) if self.ring.is_flushed(number, version)) {
+            return Some(false);
         }
         self.shared.flush_untold(number, when, self.shared.clock.now());
         Some(true)

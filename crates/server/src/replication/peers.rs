@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{Builder, JoinHandle};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use super::apply::Applier;
 use super::{PEERS_MAX, Site, follow, home, subscribe};
 use crate::shared::Shared;
+use crate::startup::bounded_file;
 
 /// Addresses by site.
 pub(super) type Peers = BTreeMap<u8, String>;
@@ -22,7 +24,9 @@ pub(super) type Peers = BTreeMap<u8, String>;
 /// Reads a file of peers. Errors: a sentence for the operator.
 pub(super) fn read(path: &Path, own_site: u8) -> io::Result<Peers> {
     let told = |error: String| io::Error::other(format!("--peers-file: {}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+    let content =
+        bounded_file::read_regular(path, FILE_BYTES_MAX).map_err(|error| told(error.to_string()))?;
+    let text = String::from_utf8(content).map_err(|_| told("not UTF-8".to_owned()))?;
     parse(&text, own_site).map_err(told)
 }
 
@@ -37,11 +41,11 @@ fn parse(text: &str, own_site: u8) -> Result<Peers, String> {
             [number, address] => (number, address),
             _ => return wrong("the number of a site, and its host:port"),
         };
-        let Some(site) = number.parse().ok().filter(|site| *site != 0) else {
+        let Some(site) = digits(number).filter(|site| *site != 0) else {
             return wrong("the number of a site is 1 to 255");
         };
         let is_address =
-            |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0);
+            |(host, port): (&str, &str)| !host.is_empty() && digits(port).is_some_and(|port: u16| port != 0);
         if !address.rsplit_once(':').is_some_and(is_address) {
             return wrong("the address of a site is host:port");
         }
@@ -56,6 +60,11 @@ fn parse(text: &str, own_site: u8) -> Result<Peers, String> {
         }
     }
     Ok(peers)
+}
+
+/// A number without a sign.
+fn digits<N: FromStr>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A peer, as its threads have it.
@@ -218,11 +227,24 @@ fn change(running: &mut BTreeMap<u8, Peer>, peers: &Peers, shared: &Arc<Shared>,
     site.end_being_new_if_all_are_heard();
 }
 
+/// Far more than seven lines, with comments.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 const RELOAD_PAUSE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever reads the file again must not wait for somebody who writes it.
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let fifo = std::env::temp_dir().join(format!("larder-peers-{}", std::process::id()));
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("it can be made");
+        let refused = read(&fifo, 1).map_err(|error| error.to_string());
+        std::fs::remove_file(&fifo).expect("it can be removed");
+        let refused = refused.expect_err("it is no file");
+        assert!(refused.ends_with("not a regular file"), "{refused}");
+    }
 
     #[test]
     fn a_file_has_a_number_and_an_address_a_line() {
@@ -239,6 +261,8 @@ mod tests {
             ("2 b", "line 1: the address of a site is host:port"),
             ("2 b:0", "line 1: the address of a site is host:port"),
             ("2 :1", "line 1: the address of a site is host:port"),
+            ("2 b:+1", "line 1: the address of a site is host:port"),
+            ("+2 b:1", "line 1: the number of a site is 1 to 255"),
             ("1 a:1", "line 1: that is the number of this site: name the others"),
             ("2 b:1\n2 c:1", "line 2: each site, and each address, stands there once"),
             ("2 b:1\n3 b:1", "line 2: each site, and each address, stands there once"),

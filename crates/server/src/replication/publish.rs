@@ -202,10 +202,10 @@ impl Served<'_> {
                 tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");
                 publisher.admit(admission);
             }
-            PublisherAction::ReadLog { after, bytes_max } => {
-                let read = self.read_log(after, bytes_max)?;
-                publisher.log_read(read, site.now());
-            }
+            PublisherAction::ReadLog { after, bytes_max } => match self.read_log(after, bytes_max) {
+                Ok(read) => publisher.log_read(read, site.now()),
+                Err(error) => self.fail(&error, publisher),
+            },
             PublisherAction::BeginCopy { site: puller, interrupted } => {
                 let joining = site.members().joining(puller);
                 if let Some(position) = joining {
@@ -222,7 +222,13 @@ impl Served<'_> {
                 publisher.copy_begun(CopyStart { extent, whole_bytes, position });
             }
             PublisherAction::ReadCopy { position, bytes_max, horizon } => {
-                let read = self.read_copy(&position, bytes_max, horizon)?;
+                let read = match self.read_copy(&position, bytes_max, horizon) {
+                    Ok(read) => read,
+                    Err(error) => {
+                        self.fail(&error, publisher);
+                        return Ok(());
+                    }
+                };
                 if read.appended > site.store.durable_sequence() {
                     site.ask_for_sync();
                 }
@@ -231,13 +237,19 @@ impl Served<'_> {
             PublisherAction::Compare(step) => compare::answer(step, publisher, self.shared, site)?,
             PublisherAction::Confirmed { site: puller, sequence } => {
                 site.members().note_confirmed(puller, sequence);
-                site.with_puller(puller, |figures| figures.confirmed = figures.confirmed.max(sequence));
+                site.with_puller(puller, |figures| {
+                    if sequence > figures.confirmed {
+                        figures.confirmed = sequence;
+                        figures.failure.clear();
+                    }
+                });
             }
             PublisherAction::CopyTaken { site: puller } => {
                 let joined = site.members().joined(puller);
                 if let Some(position) = joined {
                     self.keep(position)?;
                 }
+                site.with_puller(puller, |figures| figures.failure.clear());
             }
             // Taken by the caller.
             PublisherAction::Side(..) => {}
@@ -246,6 +258,20 @@ impl Served<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What the peer pulls cannot be read. The log says so once, however often the peer comes back for it.
+    fn fail(&self, error: &io::Error, publisher: &mut Publisher) {
+        let sentence = error.to_string();
+        if let Some(puller) = publisher.puller() {
+            let is_known = self.site.with_puller(puller, |figures| {
+                std::mem::replace(&mut figures.failure, sentence.clone()) == sentence
+            });
+            if !is_known {
+                tracing::error!(site = puller, "a site cannot be given what it pulls: {sentence}");
+            }
+        }
+        publisher.fail(&sentence);
     }
 
     /// Durably.
@@ -339,15 +365,15 @@ impl Served<'_> {
         let store = &self.site.store;
         let table = self.shared.namespaces.table();
         let mut body = Vec::new();
-        let mut cursor = if position.is_empty() {
+        // One that is none says nothing of what its site has: the copy begins anew.
+        let cursor = ScanCursor::decode(position).filter(|_| !position.is_empty());
+        let mut cursor = cursor.unwrap_or_else(|| {
             for flush in store.version_flushes() {
                 let exceptions = flush.except.iter().map(Vec::as_slice).collect();
                 Entry::Flush { prefix: &flush.prefix, exceptions, version: flush.version }.encode(&mut body);
             }
             ScanCursor::new()
-        } else {
-            ScanCursor::decode(position).ok_or_else(|| io::Error::other("no position of a copy"))?
-        };
+        });
         let has_more = store
             .for_each_state(&mut cursor, bytes_max, None, &mut |key, state, value| {
                 if is_told(table.as_deref(), key) {

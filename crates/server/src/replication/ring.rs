@@ -10,6 +10,7 @@
 //! changes the newer one stays at both.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
 use larder_policy::{Table, Told};
@@ -29,6 +30,8 @@ pub(crate) struct Ring {
     site: u8,
     /// By the numbers of the namespaces.
     told: Box<[Told]>,
+    /// By the numbers of the namespaces: when a flush is or was due that was put off, in seconds of Unix time; 0: none.
+    flushes_due_secs: Box<[AtomicU64]>,
     shards: Box<[Mutex<Shard>]>,
     /// By site.
     followers: Mutex<BTreeMap<u8, FollowerFigures>>,
@@ -131,6 +134,7 @@ impl Ring {
         Some(Self {
             incarnation,
             site,
+            flushes_due_secs: told.iter().map(|_| AtomicU64::new(0)).collect(),
             told,
             shards,
             followers: Mutex::default(),
@@ -164,26 +168,57 @@ impl Ring {
         self.idle.wake();
     }
 
-    /// Notes a flush of this site.
+    /// Notes a flush of this site. Values are told in the order of their shard: each shard has the flush before what
+    /// follows it, and whoever is told flushes once.
     pub(crate) fn note_flush(&self, number: u8, when: FlushTime) {
-        if self.told(number) != Told::Nothing {
-            self.note(number, 0, Change::Flushed(when));
-        }
+        let shards = match (self.told(number), when) {
+            (Told::Nothing, _) => return,
+            (Told::Values, FlushTime::Now(_)) => self.shards.len(),
+            _ => 1,
+        };
+        (0..shards).for_each(|shard| self.note(number, shard as u64, Change::Flushed(when)));
     }
 
-    /// This site is about to flush a namespace. Values that are older, and on their way here, come too late from now
-    /// on.
-    pub(crate) fn refuse_older(&self, number: u8) {
+    /// The version of a flush that this site is about to make: what it has changed until now is not newer. 0 where no
+    /// values are told.
+    pub(crate) fn flush_version(&self, number: u8) -> u64 {
+        if self.told(number) != Told::Values {
+            return 0;
+        }
+        let versions = self.shards.iter().map(|shard| lock(shard).next_version(self.site));
+        versions.max().unwrap_or_default()
+    }
+
+    /// This site is about to flush a namespace. Other sites' values up to this version, which are on their way here,
+    /// come too late from now on, and what this site changes is newer.
+    pub(crate) fn refuse_flushed(&self, number: u8, version: u64) {
         if self.told(number) != Told::Values {
             return;
         }
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let version = shard.next_version(self.site);
+            shard.highest_version = shard.highest_version.max(version);
             if let Some(flushed) = shard.flushed_versions.get_mut(usize::from(number)) {
-                *flushed = version;
+                *flushed = version.max(*flushed);
             }
         }
+    }
+
+    /// A flush of a namespace is due at this Unix time; 0: it is cancelled. One that was due before stays made.
+    pub(crate) fn put_off_flush(&self, number: u8, due_secs: u64) {
+        let Some(due) = self.flushes_due_secs.get(usize::from(number)) else { return };
+        let made = flushed_version(due.swap(due_secs, SeqCst), unix_micros());
+        if made != 0 {
+            self.refuse_flushed(number, made);
+        }
+    }
+
+    /// True if a flush of this version, or a later one, was made here. False for 0.
+    pub(super) fn is_flushed(&self, number: u8, version: u64) -> bool {
+        let is_flushed = |shard: &Mutex<Shard>| {
+            lock(shard).flushed_versions.get(usize::from(number)).is_some_and(|flushed| *flushed >= version)
+        };
+        version != 0 && self.shards.iter().all(is_flushed)
     }
 
     /// Applies another site's change of a key, unless a newer one is known. `apply`: false if it has to be tried again,
@@ -198,9 +233,11 @@ impl Ring {
         if version == 0 {
             return apply().then_some(true);
         }
+        let due_secs = self.flushes_due_secs.get(usize::from(number)).map_or(0, |due| due.load(SeqCst));
+        let is_flushed = version <= flushed_version(due_secs, unix_micros());
         let mut shard = self.shard(hash);
         let newest = shard.newest.get(&hash).max(shard.flushed_versions.get(usize::from(number)));
-        if newest.is_some_and(|newest| *newest >= version) {
+        if is_flushed || newest.is_some_and(|newest| *newest >= version) {
             return Some(false);
         }
         if !apply() {
@@ -289,6 +326,16 @@ impl Ring {
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         lock(&self.shards[hash as usize % self.shards.len()])
+    }
+}
+
+/// Up to which version a flush that was put off has flushed by now; 0: none is due. Each site makes it within the second
+/// that it is due, by its own clock: so what was set within that second was flushed at some site, and is at all.
+fn flushed_version(due_secs: u64, unix_micros: u64) -> u64 {
+    match due_secs {
+        0 => 0,
+        due if unix_micros / 1_000_000 < due => 0,
+        due => version_at(due.saturating_add(1).saturating_mul(1_000_000), u8::MAX),
     }
 }
 
@@ -427,12 +474,50 @@ mod tests {
         let ring = ring("\"values\"");
         ring.note(1, 5, gone(b"a"));
         let Read::Marks(marks, 1) = ring.read(5, 0, usize::MAX) else { panic!("one mark") };
-        let before = marks[0].version + 256;
-        ring.refuse_older(1);
-        assert_eq!(ring.apply(1, 6, before - 512, || panic!("it was flushed")), Some(false));
-        assert_eq!(ring.apply(2, 6, before - 512, || true), Some(true), "another namespace");
+        let before = marks[0].version;
+        let flushed = ring.flush_version(1);
+        assert!(flushed > before && !ring.is_flushed(1, flushed));
+        ring.refuse_flushed(1, flushed);
+        assert_eq!(ring.apply(1, 6, before - 256, || panic!("it was flushed")), Some(false));
+        assert_eq!(ring.apply(2, 6, before - 256, || true), Some(true), "another namespace");
         ring.note(1, 7, gone(b"b"));
         let Read::Marks(marks, 1) = ring.read(7, 0, usize::MAX) else { panic!("one mark") };
         assert_eq!(ring.apply(1, 8, marks[0].version + 256, || true), Some(true), "it is newer");
+    }
+
+    /// It was set at a site that had not flushed yet, and comes to one that has.
+    #[test]
+    fn what_a_flush_that_was_put_off_has_met_elsewhere_comes_too_late() {
+        let ring = ring("\"values\"");
+        let now_secs = unix_micros() / 1_000_000;
+        let at = |secs: u64, millis: u64| version_at(secs * 1_000_000 + millis * 1_000, 9);
+        ring.put_off_flush(1, now_secs + 60);
+        assert_eq!(ring.apply(1, 1, at(now_secs - 9, 0), || true), Some(true), "it is not due");
+        ring.put_off_flush(1, now_secs - 8);
+        assert_eq!(ring.apply(1, 2, at(now_secs - 8, 999), || panic!("it was flushed")), Some(false));
+        assert_eq!(ring.apply(2, 2, at(now_secs - 8, 999), || true), Some(true), "another namespace");
+        assert_eq!(ring.apply(1, 3, at(now_secs - 6, 0), || true), Some(true), "it is newer");
+        // What is due later, or no more, undoes no flush.
+        for due_secs in [now_secs + 60, 0] {
+            ring.put_off_flush(1, due_secs);
+            assert_eq!(ring.apply(1, 4, at(now_secs - 8, 0), || panic!("it was flushed")), Some(false));
+        }
+    }
+
+    /// Another site has flushed, and this one hears of it later: what that site has set since is newer.
+    #[test]
+    fn what_follows_a_flush_is_told_behind_it_and_stays() {
+        let (flusher, other) = (ring("\"values\""), ring("\"values\""));
+        let version = flusher.flush_version(1);
+        flusher.refuse_flushed(1, version);
+        flusher.note_flush(1, FlushTime::Now(version));
+        (0..SHARDS as u64).for_each(|hash| flusher.note(1, hash, Change::Changed((*b"a").into())));
+        for hash in 0..SHARDS {
+            let Read::Marks(marks, 2) = flusher.read(hash, 0, usize::MAX) else { panic!("two marks") };
+            assert!(matches!(marks[0].change, Change::Flushed(FlushTime::Now(known)) if known == version));
+            assert_eq!(other.is_flushed(1, version), hash != 0, "it flushes once");
+            other.refuse_flushed(1, version);
+            assert_eq!(other.apply(1, hash as u64, marks[1].version, || true), Some(true), "{hash}");
+        }
     }
 }

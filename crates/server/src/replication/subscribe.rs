@@ -34,12 +34,13 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
             applier,
             comparer: &mut comparer,
             peer: 0,
+            has_applied: false,
             incarnation: 0,
             copy: None,
             unsynced: VecDeque::new(),
         };
         let ended = pull.pull();
-        let has_pulled = pull.peer != 0;
+        let has_applied = pull.has_applied;
         pull.comparer.connection_ended();
         let was_connected = site.with_peer(address, |figures| {
             figures.is_copying = false;
@@ -56,7 +57,7 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
         {
             tracing::info!(address, "the connection to the peer ends: {error}");
         }
-        has_pulled
+        has_applied
     });
 }
 
@@ -70,6 +71,9 @@ struct Pull<'p, 's, 'c> {
     comparer: &'p mut Comparer<'c>,
     /// Its site; 0: not known yet.
     peer: u8,
+    /// Something that this site did not have. A connection without is not followed by another one at once: a peer may
+    /// fail again and again to read what comes next.
+    has_applied: bool,
     /// Of its log.
     incarnation: u64,
     /// The copy that is taken.
@@ -181,11 +185,8 @@ impl Pull<'_, '_, '_> {
                         self.keep(position)?;
                         self.ask_for_copy(subscriber);
                     }
-                    Trust::None => {
-                        subscriber.stop();
-                        // It takes a copy of this site first.
-                        self.peer = 0;
-                    }
+                    // It takes a copy of this site first.
+                    Trust::None => subscriber.stop(),
                 }
             }
             SubscriberAction::Apply(batch) => {
@@ -211,6 +212,7 @@ impl Pull<'_, '_, '_> {
                 self.count(&applied, piece.body.len());
                 let copy = self.copy.as_mut().ok_or_else(|| io::Error::other("a piece of no copy"))?;
                 copy.note_applied(&piece)?;
+                self.has_applied = true;
                 let bytes = copy.bytes();
                 site.with_peer(address, |figures| {
                     figures.copy_bytes = bytes;
@@ -266,6 +268,7 @@ impl Pull<'_, '_, '_> {
         }
         let applied = self.applier.apply(&batch.body).map_err(|error| io::Error::other(error.to_string()))?;
         self.count(&applied, batch.body.len());
+        self.has_applied = true;
         if let Some(beat) = applied.beat {
             // What is older may be forgotten at one site, and known at another.
             site.journal.raise_replicated_versions(beat.horizon);

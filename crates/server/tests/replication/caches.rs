@@ -145,6 +145,23 @@ fn a_flush_meets_what_is_on_its_way() {
     }
 }
 
+/// What is set at once after a flush is at the other site, too.
+#[test]
+fn what_follows_a_flush_stays_at_both_sites() {
+    let cluster = sites();
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    for round in 0..10 {
+        let sets: String =
+            (0..200).map(|number| format!("set value:{round}-{number} 0 0 1 noreply\r\nx\r\n")).collect();
+        assert_eq!(
+            one.ask(&format!("flush_prefix value: noreply\r\n{sets}set value:last{round} 0 0 1\r\nx\r\n")),
+            "STORED"
+        );
+        let keys: Vec<_> = (0..200).map(|number| format!("value:{round}-{number}")).collect();
+        eventually(|| other.values(&keys).iter().flatten().count() == 200);
+    }
+}
+
 /// A short cut is resumed; after a long one, or a restart of the peer, what may be missing is flushed, no more.
 #[test]
 fn after_a_gap_nothing_outdated_is_served() {

@@ -1,5 +1,6 @@
 //! Copies of sites: interrupted, and taken by a site that was away for too long.
 
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_conformance::server::eventually;
@@ -94,6 +95,50 @@ fn a_copy_goes_on_after_a_death_of_its_source() {
     let copied = taker.stat(":copied_bytes");
     assert!((COPY_BYTES..COPY_BYTES * 11 / 10).contains(&copied), "{copied} of {COPY_BYTES}");
     assert!(has_all(&mut taker));
+}
+
+/// A site has a damaged record: whoever pulls from it is told which one, and comes back for it ever more rarely.
+#[test]
+fn a_damaged_record_is_named_to_whoever_pulls() {
+    let mut cluster = Cluster::with_options(1, 2, "log", &["--store-segment-kib", "1024"]);
+    let mut client = cluster.client(0);
+    for number in 0..2000 {
+        let value = format!("{number:04}").repeat(250);
+        client.send(&format!("set key{number} 0 0 1000 noreply\r\n{value}\r\n"));
+    }
+    assert_eq!(client.ask("mn\r\n"), "MN");
+    cluster.stop(0);
+    let (damaged, name) = damage(&cluster.store(0), "0444".repeat(250).as_bytes()).expect("a segment has it");
+    std::fs::write(&name, damaged).expect("it can be written");
+    cluster.start_again(0);
+    let joined = cluster.start_site(1);
+    let mut taker = Client::of(&joined);
+    let name = name.file_name().expect("it has one").to_string_lossy().into_owned();
+    eventually(|| {
+        let figures = taker.figures();
+        let error = figures.lines().find(|line| line.contains(":last_error")).unwrap_or_default();
+        error.contains(&name) && error.contains("is damaged at byte")
+    });
+}
+
+/// The segment that has these bytes, with one of them changed, and its path.
+fn damage(directory: &Path, wanted: &[u8]) -> Option<(Vec<u8>, PathBuf)> {
+    for entry in std::fs::read_dir(directory).expect("it is there") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            if let Some(found) = damage(&path, wanted) {
+                return Some(found);
+            }
+            continue;
+        }
+        let mut bytes = std::fs::read(&path).expect("it can be read");
+        let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"));
+        if is_segment && let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
+            bytes[at] ^= 1;
+            return Some((bytes, path));
+        }
+    }
+    None
 }
 
 fn unix_secs() -> u64 {

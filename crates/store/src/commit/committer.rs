@@ -272,8 +272,12 @@ impl Committer {
     }
 
     /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.
+    /// What was appended before is made durable first: below the barrier everything counts as durable.
     fn fail(&mut self, error: &Error, now_micros: u64) {
         self.observer.on_error(error);
+        if self.unsynced_since_micros.is_some() && !self.sync() {
+            return;
+        }
         self.journal.set_refusal(Some(if matches!(error, Error::Full { .. }) {
             Refusal::Full
         } else {

@@ -142,6 +142,8 @@ impl Asker<'_> {
                         let reply =
                             HomeReply::decode(&body).ok_or_else(|| io::Error::other("an answer is none"))?;
                         if let Some(asked) = self.sent.remove(&number) {
+                            let is_to = reply.is_to(&asked.command);
+                            let reply = if is_to { reply } else { HomeReply::Error(Error::HomeSilent) };
                             self.homes.answer(&asked, reply);
                         }
                     }

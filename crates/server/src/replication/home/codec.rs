@@ -10,6 +10,9 @@ use larder_replication::bytes::Reader;
 
 /// Of these bytes. A home refuses another one.
 const VERSION: u8 = 1;
+/// Kinds of commands, behind the version.
+const STORE: u8 = 1;
+const ARITH: u8 = 2;
 
 const PLAIN_KEY: u8 = 0;
 const BASE64_KEY: u8 = 1;
@@ -50,7 +53,7 @@ pub(super) fn push_head(command: &Command<'_>, out: &mut Vec<u8>) -> Option<()> 
     };
     match command {
         Command::Store(store) => {
-            begin(out, 1, store.key);
+            begin(out, STORE, store.key);
             out.extend_from_slice(&store.client_flags.to_le_bytes());
             out.extend_from_slice(&store.exptime.to_le_bytes());
             out.push(match store.mode {
@@ -71,7 +74,7 @@ pub(super) fn push_head(command: &Command<'_>, out: &mut Vec<u8>) -> Option<()> 
             out.extend_from_slice(&store.vivify.unwrap_or_default().to_le_bytes());
         }
         Command::Arith(arith) => {
-            begin(out, 2, arith.key);
+            begin(out, ARITH, arith.key);
             let (number, exptime) = arith.initial.unwrap_or_default();
             out.extend_from_slice(&arith.delta.to_le_bytes());
             out.push(
@@ -112,7 +115,7 @@ pub(super) fn decode_command(bytes: &[u8]) -> Option<Received<'_>> {
         _ => return None,
     };
     let received = match kind {
-        1 => {
+        STORE => {
             let (client_flags, exptime) = (rest.u32()?, rest.i64()?);
             let (mode, bits) = (rest.u8()?, rest.u8()?);
             let mode = [Mode::Set, Mode::Add, Mode::Replace, Mode::Append, Mode::Prepend]
@@ -126,7 +129,7 @@ pub(super) fn decode_command(bytes: &[u8]) -> Option<Received<'_>> {
                 what: What::Store { client_flags, exptime, mode, compare, vivify },
             }
         }
-        2 => {
+        ARITH => {
             let (delta, bits) = (rest.u64()?, rest.u8()?);
             let (compare, number) = (rest.u64()?, rest.u64()?);
             let (number_exptime, exptime) = (rest.i64()?, rest.i64()?);
@@ -205,6 +208,15 @@ impl HomeReply {
             Reply::Error(error) => Self::Error(error),
             _ => return None,
         })
+    }
+
+    /// True if a home may answer this command so: a number is the answer to an incr alone, and it is never stored.
+    pub(super) fn is_to(self, command: &[u8]) -> bool {
+        match self {
+            Self::Stored { .. } => command.get(1) == Some(&STORE),
+            Self::Number { .. } => command.get(1) == Some(&ARITH),
+            Self::NotStored | Self::Exists | Self::NotFound | Self::Error(_) => true,
+        }
     }
 
     /// As this site gives it.
@@ -342,6 +354,17 @@ mod tests {
         assert!(
             decode_command(&[2, 1, 0, 1, 0, b'k']).is_none() && decode_command(&[1, 1, 0, 0, 0]).is_none()
         );
+    }
+
+    #[test]
+    fn a_number_answers_an_incr_and_stored_a_store() {
+        let stored = HomeReply::Stored { cas: 3, value_bytes: 4, is_new: true };
+        let number = HomeReply::Number { number: 1, cas: 2, ttl_before_secs: None, ttl_secs: None };
+        let (store, arith) = ([VERSION, STORE, 0], [VERSION, ARITH, 0]);
+        assert!(
+            stored.is_to(&store) && number.is_to(&arith) && !stored.is_to(&arith) && !number.is_to(&store)
+        );
+        assert!(HomeReply::NotFound.is_to(&store) && HomeReply::NotFound.is_to(&arith));
     }
 
     #[test]

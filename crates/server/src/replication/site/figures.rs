@@ -48,6 +48,8 @@ pub(crate) struct PullerFigures {
     pub(crate) confirmed: u64,
     /// Under way.
     pub(crate) in_flight_bytes: u64,
+    /// Why it could not be given what comes next; empty: it could, or that is not known yet.
+    pub(crate) failure: String,
 }
 
 impl Site {
@@ -71,8 +73,12 @@ impl Site {
     }
 
     /// Changes the figures of a site that pulls.
-    pub(in crate::replication) fn with_puller(&self, site: u8, change: impl FnOnce(&mut PullerFigures)) {
-        change(lock(&self.pullers).entry(site).or_default());
+    pub(in crate::replication) fn with_puller<R>(
+        &self,
+        site: u8,
+        change: impl FnOnce(&mut PullerFigures) -> R,
+    ) -> R {
+        change(lock(&self.pullers).entry(site).or_default())
     }
 
     /// Counts a conflict of a key of this namespace.
