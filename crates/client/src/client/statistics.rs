@@ -22,6 +22,7 @@ impl Statistics {
     }
 
     /// Adds one if its name is wanted. `false`: they are too many for a server that has few.
+    #[cfg(feature = "tokio")]
     pub(crate) fn add_wanted(&mut self, name: &[u8], value: &[u8], wanted: &[&str]) -> bool {
         if wanted.iter().any(|wanted| wanted.as_bytes() == name) {
             self.add(name, value);
@@ -48,6 +49,7 @@ impl Statistics {
 /// More than `stats conns` of a million connections.
 const STATS_BYTES_MAX: usize = 256 << 20;
 /// Several times the general ones of a server.
+#[cfg(feature = "tokio")]
 const FEW_BYTES_MAX: usize = 64 << 10;
 /// What a statistic takes besides its bytes: two strings, and what the allocator adds.
 const STAT_BYTES: usize = 2 * size_of::<String>() + 32;

@@ -299,7 +299,7 @@ static void lists_with_a_wrong_server(void)
   memcached_behavior_set(client, MEMCACHED_BEHAVIOR_DISTRIBUTION, MEMCACHED_DISTRIBUTION_CONSISTENT);
   memcached_behavior_set(client, MEMCACHED_BEHAVIOR_USE_UDP, 1);
   memcached_server_add(client, "first", 1);
-  memcached_server_list_st list = memcached_servers_parse("second:2:7,/a/socket,third:3");
+  memcached_server_list_st list = memcached_servers_parse("second:2:7,/tmp/socket,third:3");
   expect(memcached_server_push(client, list) == MEMCACHED_INVALID_HOST_PROTOCOL, "a wrong server: the error");
   expect(memcached_server_count(client) == 1, "a wrong server: those before it are not added");
   expect(!memcached_behavior_get(client, MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED), "a wrong server: nor their weights");

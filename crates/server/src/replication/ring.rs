@@ -329,8 +329,8 @@ impl Ring {
     }
 }
 
-/// Up to which version a flush that was put off has flushed by now; 0: none is due. Each site makes it within the second
-/// that it is due, by its own clock: so what was set within that second was flushed at some site, and is at all.
+/// Up to which version a flush that was put off has flushed by now; 0: none is due. Each site makes it within the
+/// second that it is due, by its own clock: so what was set within that second was flushed at some site, and is at all.
 fn flushed_version(due_secs: u64, unix_micros: u64) -> u64 {
     match due_secs {
         0 => 0,
