@@ -150,5 +150,5 @@ pub(super) fn made_or_sent(reply: &Reply, made: impl Fn(&Answer) -> bool) -> Res
     if matches!(reply.answer, Answer::Sent) || made(&reply.answer) { Ok(()) } else { Err(impossible()) }
 }
 
-const ANSWERLESS: &str = "this client sends over UDP and receives nothing: what needs an answer needs a client over TCP, and other changes \
-     go by `noreply`";
+const ANSWERLESS: &str = "this client sends over UDP and receives nothing: what needs an answer needs a client over \
+     TCP, and other changes go by `noreply`";
