@@ -8,13 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use larder_client::value::{Dialect, Error, Transcoder, Value};
 
 /// Of a file: the frame says how long the value is.
-const FROM_FILE: &str = "KLUv/WSiDP0KAKaaNRKwpZADjuCSQEm7IiLlK4ILAAIxADAALgAh/v///5mZmZkZERERERHbtm27bdu2JUmSJLdt2zZJkiQpIiIiIj7icgpBGA\
+const FROM_FILE: &str = "KLUv/WSiDP0KAKaaNRKwpZADjuCSQEm7IiLlK4ILAAIxADAALgAh/v///5mZmZkZERERERHbtm27bdu2\
+    JUmSJLdt2zZJkiQpIiIiIj7icgpBGA\
     AMBAgEQUFBQUH/////zMzMzIyIiIiIiG3btt22bduSJEmS27ZtmyRJkhQRERERQgghhBACCwsL+////2dmZmZmRERERERs27bttm3bliRJkty2\
     bdskSZKkiIiIiIigoKCgoIL/////MzMzMzMiIiIiIrZt23bbtm1LkiRJbtu2bZIkSVJERERERFhYWFhYWAiBj6gh8G4GwSfVahEkCJIfA68YKS\
     EiIkJESBj0j/7JL/0Te2OEhIgICREhAVeIP/nTX+JfEDEyIiQkhITYON0HAZeqpcpN2aa0qdkUNuWaYk2tphI10nrtev16bXltdW1tbT1tvWy9\
     an13okq0iA5RH6pDN3SGai5UQdd1Xa/repVWRUBaBT2BbJ8=";
 /// Of standard input, with `-19`: it does not, and its window is larger.
-const FROM_STDIN: &str = "KLUv/QRo/AgA1t45EqCloDnRIwDwW1qypZQW+0WrFTgANwAuAJTJEqSCYkIiosFYHCGq1Kk02rLrDS0Sh8JgSY4zsEabyWIdt72wmp7luPP94a\
+const FROM_STDIN: &str = "KLUv/QRo/AgA1t45EqCloDnRIwDwW1qypZQW+0WrFTgANwAuAJTJEqSCYkIiosFYHCGq1Kk02rLrDS0\
+    Sh8JgSY4zsEabyWIdt72wmp7luPP94a\
     KRKLcgDAAGAgQCy8f3+fs/fIUpPGEJR7hhhhc+HMJVVFNSUS3W6gpVRDQkFFQijaZANTQzMjEdzuYJU0IyIhJSCfHEEkfcmPHi4xBXpz5devR2\
     9vV76MWJDxcevJx8fB54bdqzZcfu5t5+h11PPwdUTy111K1Zr74OddFEDy100KVJj54OdM00zyxzzJ05b34Oc8kkjyxyyJUpT14OcsUUgMeoEB\
     jP5+DXEBI/29s3b+9evXt79u3ttbd3ejZYNBgsGAwOCoYGAwuDaSYAAQAA9gICKQVdCADGZUAKwOUY5UqSPHDANzkAPwA5AIbRxhppnPHRUcYY\

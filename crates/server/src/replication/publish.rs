@@ -192,7 +192,7 @@ impl Served<'_> {
             PublisherAction::Admit { site: puller, incarnation, cursor, .. } => {
                 let introduced = site.members().introduced(puller, incarnation);
                 if let Some(position) = introduced {
-                    self.keep(position)?;
+                    self.site.keep_standing_durably(position)?;
                     if position.standing == Standing::Restored {
                         let state = SiteState::Restored;
                         self.shared.tell_of_sites(&Event::Site { site: puller, state, peer: "" });
@@ -209,7 +209,7 @@ impl Served<'_> {
             PublisherAction::BeginCopy { site: puller, interrupted } => {
                 let joining = site.members().joining(puller);
                 if let Some(position) = joining {
-                    self.keep(position)?;
+                    self.site.keep_standing_durably(position)?;
                 }
                 let (start, position) = interrupted.unzip();
                 let (extent, is_continued) = site.members().begin_copy(puller, start, site.extent());
@@ -247,7 +247,7 @@ impl Served<'_> {
             PublisherAction::CopyTaken { site: puller } => {
                 let joined = site.members().joined(puller);
                 if let Some(position) = joined {
-                    self.keep(position)?;
+                    self.site.keep_standing_durably(position)?;
                 }
                 site.with_puller(puller, |figures| figures.failure.clear());
             }
@@ -272,12 +272,6 @@ impl Served<'_> {
             }
         }
         publisher.fail(&sentence);
-    }
-
-    /// Durably.
-    fn keep(&self, position: larder_replication::members::Position) -> io::Result<()> {
-        let position = self.site.keep_standing(position);
-        if self.site.wait_durable(position) { Ok(()) } else { Err(io::Error::other("the store failed")) }
     }
 
     /// The registers, flushes and beats that this site wrote itself.

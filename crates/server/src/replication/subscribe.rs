@@ -161,7 +161,7 @@ impl Pull<'_, '_, '_> {
                 let added = site.members().add(peer, site.now().micros);
                 if let Some(position) = added {
                     // It holds the horizon before it has anything of us.
-                    self.keep(position)?;
+                    self.site.keep_standing_durably(position)?;
                 }
                 let cursor = site.live(peer).map(|position| position.cursor).unwrap_or_default();
                 subscriber.subscribe(cursor);
@@ -182,7 +182,7 @@ impl Pull<'_, '_, '_> {
                 match trust {
                     Trust::Full => self.ask_for_copy(subscriber),
                     Trust::Yielded(position) => {
-                        self.keep(position)?;
+                        self.site.keep_standing_durably(position)?;
                         self.ask_for_copy(subscriber);
                     }
                     // It takes a copy of this site first.
@@ -293,11 +293,5 @@ impl Pull<'_, '_, '_> {
         let taken = self.site.taken_copy(self.peer, self.incarnation);
         let taken = taken.as_ref().filter(|taken| !taken.position.is_empty());
         subscriber.copy(taken.map(|taken| (taken.start, &taken.position[..])));
-    }
-
-    /// Durably.
-    fn keep(&self, position: larder_replication::members::Position) -> io::Result<()> {
-        let position = self.site.keep_standing(position);
-        if self.site.wait_durable(position) { Ok(()) } else { Err(io::Error::other("the store failed")) }
     }
 }

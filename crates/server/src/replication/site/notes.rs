@@ -1,5 +1,6 @@
 //! What a site keeps in its log of itself and of the others, and waiting for its log.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,12 @@ impl Site {
         let position = Position { cursor: known.cursor, beat: known.beat, ..position };
         live.insert(position.site, position);
         self.keep(position)
+    }
+
+    /// The same, durably.
+    pub(in crate::replication) fn keep_standing_durably(&self, position: Position) -> io::Result<()> {
+        let kept = self.keep_standing(position);
+        if self.wait_durable(kept) { Ok(()) } else { Err(io::Error::other("the store failed")) }
     }
 
     /// Notes how far this site is in another one's log. Call when all before it is applied.
