@@ -6,6 +6,7 @@
 //! the publisher sends no more than a window ahead of what was applied, and the subscriber refuses more.
 
 mod channel;
+mod pace;
 mod publisher;
 mod subscriber;
 

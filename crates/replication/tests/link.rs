@@ -1,6 +1,7 @@
 //! Both ends of a connection against each other, and against those who do not keep to the protocol.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 use larder_replication::compare::{Answer, Ask};
@@ -349,7 +350,7 @@ fn a_publisher_that_sends_more_than_it_may_is_refused() {
     let mut sent = 0;
     let ended = (8..200_u64).find_map(|to| {
         let mut bytes = Vec::new();
-        push_parts(&mut bytes, &put(b"user:1", &[to as u8; 500], to << 8 | 1));
+        push_parts(&mut bytes, &put(b"user:1", &[to as u8; 500], to << 8 | 1), true);
         Message::Batch { from: to - 1, to, unix_micros: 0 }.encode(&mut bytes);
         link.subscriber.receive(&bytes, NOW);
         sent += bytes.len();
@@ -367,6 +368,7 @@ fn a_value_of_any_size_is_sent_in_parts() {
         [(vec![7; 3 << 20], true), ((0..3 << 20).map(|_| rng.u8(..)).collect::<Vec<u8>>(), false)]
     {
         let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+        link.publisher.note_written(1_000, Duration::from_millis(5));
         link.piece_bytes = 70_000;
         let body = put(b"user:1", &value, 9 << 8 | 1);
         link.publisher.log_read(LogRead::Entries { to: 8, body: body.clone() }, NOW);
@@ -383,6 +385,32 @@ fn a_value_of_any_size_is_sent_in_parts() {
     let [SubscriberAction::Close(closed)] = &actions[..] else { panic!("{actions:?}") };
     assert!(closed.sentence.contains("longer than the longest"), "{closed}");
     assert!(link.subscriber.buffered_bytes() < 1 << 21);
+}
+
+/// Compressing takes more CPU than all else that a change costs here, and saves nothing where the network is fast.
+#[test]
+fn what_goes_over_a_narrow_or_far_link_is_compressed() {
+    let sent_bytes = |rtt_micros: u64, waited: Duration| {
+        let mut link = Link::new(publisher(settings(1)), subscriber(pulling()));
+        while let Some(PublisherAction::Send(bytes)) = link.publisher.next_action() {
+            link.subscriber.receive(&bytes, NOW);
+        }
+        while let Some(SubscriberAction::Send(bytes)) = link.subscriber.next_action() {
+            link.publisher.receive(&bytes, later(rtt_micros));
+        }
+        link.start();
+        link.publisher.note_written(100_000, waited);
+        let before = link.sent[1].len();
+        let body = put(b"user:1", &[7; 10_000], 9 << 8 | 1);
+        link.publisher.log_read(LogRead::Entries { to: 8, body: body.clone() }, NOW);
+        let (_, actions) = link.run(NOW);
+        assert!(matches!(&actions[..], [SubscriberAction::Apply(batch)] if batch.body == body));
+        link.sent[1].len() - before
+    };
+    let moment = Duration::from_micros(500);
+    assert!(sent_bytes(500, moment) > 10_000);
+    assert!(sent_bytes(5_000, moment) < 1_000, "it is far away");
+    assert!(sent_bytes(500, Duration::from_millis(10)) < 1_000, "10 MB/s");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn the_documents_example_is_what_is_sent() {
     let mut body = Vec::new();
     Entry::Delete { key: b"key", version, base_version }.encode(&mut body);
     let mut sent = Vec::new();
-    push_parts(&mut sent, &body);
+    push_parts(&mut sent, &body, true);
     Message::Batch { from: 7, to: 12, unix_micros: now_micros }.encode(&mut sent);
     assert_eq!(bytes, sent);
 }
@@ -197,7 +197,7 @@ fn bodies_of_any_size_come_back() {
         for is_random in [false, true] {
             let body: Vec<u8> = (0..length).map(|_| if is_random { rng.u8(..) } else { b'v' }).collect();
             let mut sent = Vec::new();
-            push_parts(&mut sent, &body);
+            push_parts(&mut sent, &body, true);
             assert!(is_random || length < 5000 || sent.len() < length / 10, "it is compressed");
             let mut decoder = FrameDecoder::new();
             decoder.trust();

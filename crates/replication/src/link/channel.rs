@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::pace::Pace;
 use super::{ALIVE_MICROS, Closed, Now, Peer, TIMEOUT_MICROS, closed};
 use crate::wire::{FrameDecoder, Message, Refusal, Side, push_parts};
 
@@ -21,6 +22,7 @@ pub(super) struct Channel<A> {
     /// The other side, once that is proven.
     pub(super) peer: Option<Peer>,
     pub(super) is_closed: bool,
+    pub(super) pace: Pace,
     opened_micros: u64,
     heard_micros: u64,
     pub(super) sent_micros: u64,
@@ -33,6 +35,7 @@ impl<A: Action> Channel<A> {
             actions: VecDeque::new(),
             peer: None,
             is_closed: false,
+            pace: Pace::default(),
             opened_micros: now.micros,
             heard_micros: now.micros,
             sent_micros: now.micros,
@@ -55,11 +58,23 @@ impl<A: Action> Channel<A> {
 
     /// Says something beside the log.
     pub(super) fn say(&mut self, side: Side, body: &[u8], now: Now) {
-        let mut out = Vec::new();
-        push_parts(&mut out, body);
-        Message::Side(side).encode(&mut out);
         self.sent_micros = now.micros;
+        self.send_body(body, &Message::Side(side));
+    }
+
+    /// Sends a body, and what it is. Returns the bytes that this takes on the link.
+    pub(super) fn send_body(&mut self, body: &[u8], message: &Message<'_>) -> usize {
+        let mut out = Vec::new();
+        push_parts(&mut out, body, self.pace.compresses());
+        message.encode(&mut out);
+        let sent_bytes = out.len();
         self.act(A::send(out));
+        sent_bytes
+    }
+
+    /// The first message of this side is answered.
+    pub(super) fn note_round_trip(&mut self) {
+        self.pace.note_round_trip(self.heard_micros.saturating_sub(self.opened_micros));
     }
 
     /// Bytes of a frame that has not arrived as a whole.

@@ -6,13 +6,14 @@ mod comparison;
 mod phase;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::channel::{Channel, End};
 use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
 use crate::compare::Answering;
 use crate::members::CopyExtent;
 use crate::wire::{
-    Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, SENTENCE_BYTES_MAX, Side, push_parts,
+    Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, SENTENCE_BYTES_MAX, Side,
 };
 pub use action::{CopyRead, CopyStart, LogRead, PublisherAction};
 pub use admission::{Admission, LogExtent, admit};
@@ -102,6 +103,11 @@ impl Publisher {
         self.pass_time(now);
     }
 
+    /// So many bytes of [`PublisherAction::Send`] were written, and had to wait so long for the network.
+    pub fn note_written(&mut self, bytes: usize, waited: Duration) {
+        self.channel.pace.note_written(bytes, waited.as_micros() as u64);
+    }
+
     /// Bytes have arrived.
     pub fn receive(&mut self, bytes: &[u8], now: Now) {
         self.handle_bytes(bytes, now);
@@ -161,12 +167,10 @@ impl Publisher {
         stream.read = stream.read.max(to);
         if to > stream.sent && !body.is_empty() {
             let from = std::mem::replace(&mut stream.sent, to);
-            let mut out = Vec::new();
-            push_parts(&mut out, &body);
-            Message::Batch { from, to, unix_micros: now.unix_micros }.encode(&mut out);
-            stream.flight.add(to, body.len() + out.len());
+            let batch = Message::Batch { from, to, unix_micros: now.unix_micros };
+            let sent_bytes = self.channel.send_body(&body, &batch);
+            stream.flight.add(to, body.len() + sent_bytes);
             self.channel.sent_micros = now.micros;
-            self.channel.act(PublisherAction::Send(out));
         }
         self.pump();
     }
@@ -232,14 +236,12 @@ impl Publisher {
             Phase::Copying(copy) => {
                 if let Some(read) = copy.waiting.take_if(|read| read.appended <= self.durable) {
                     copy.number += 1;
-                    let mut out = Vec::new();
-                    push_parts(&mut out, &read.body);
                     let (number, is_last) = (copy.number, read.position.is_none());
                     let position = read.position.as_deref().unwrap_or_default();
-                    Message::CopyPiece { number, is_last, position }.encode(&mut out);
-                    copy.flight.add(number, read.body.len() + out.len());
+                    let piece = Message::CopyPiece { number, is_last, position };
+                    let sent_bytes = self.channel.send_body(&read.body, &piece);
+                    copy.flight.add(number, read.body.len() + sent_bytes);
                     copy.next = read.position;
-                    self.channel.act(PublisherAction::Send(out));
                 }
                 let may_read = !copy.is_reading && copy.waiting.is_none() && copy.flight.bytes < window_bytes;
                 if let Some(position) = copy.next.take_if(|_| may_read) {
@@ -269,6 +271,7 @@ impl Publisher {
         self.channel.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
         self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
         self.phase = Phase::Idle;
+        self.channel.note_round_trip();
         self.channel.send(&Message::Welcome(proof));
         Ok(())
     }

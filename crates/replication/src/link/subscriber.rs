@@ -221,6 +221,7 @@ impl Subscriber {
             return Err(unexpected());
         }
         self.channel.peer = Some(Peer { site, incarnation });
+        self.channel.note_round_trip();
         self.phase = Phase::Connected;
         self.channel.act(SubscriberAction::Connected { site, incarnation });
         Ok(())

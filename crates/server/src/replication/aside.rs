@@ -51,7 +51,9 @@ pub(super) fn serve(
         let mut is_busy = served.work(&mut publisher)?;
         while let Some(action) = publisher.next_action() {
             match action {
-                PublisherAction::Send(bytes) => stream.write_all(&bytes)?,
+                PublisherAction::Send(bytes) => {
+                    publisher.note_written(bytes.len(), stream.write_all(&bytes)?)
+                }
                 PublisherAction::Side(side, body) => {
                     served.hear(side, body, &mut publisher)?;
                     is_busy = true;

@@ -74,7 +74,7 @@ impl CachePull<'_> {
             subscriber.tick(site.now());
             while let Some(action) = subscriber.next_action() {
                 match action {
-                    SubscriberAction::Send(bytes) => stream.write_all(&bytes)?,
+                    SubscriberAction::Send(bytes) => drop(stream.write_all(&bytes)?),
                     SubscriberAction::Connected { site: number, .. } => {
                         self.peer.check(number)?;
                         let (cursor, body_bytes_max) =

@@ -188,7 +188,7 @@ impl Served<'_> {
     ) -> io::Result<()> {
         let site = self.site;
         match action {
-            PublisherAction::Send(bytes) => stream.write_all(&bytes)?,
+            PublisherAction::Send(bytes) => publisher.note_written(bytes.len(), stream.write_all(&bytes)?),
             PublisherAction::Admit { site: puller, incarnation, cursor, .. } => {
                 let introduced = site.members().introduced(puller, incarnation);
                 if let Some(position) = introduced {

@@ -141,24 +141,23 @@ impl PeerStream {
         nothing_yet(tls.reader().read(input))
     }
 
-    /// Writes all of it. Errors: also if the peer takes it too slowly.
-    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes all of it. Returns how long it waited for the peer. Errors: also if the peer takes it too slowly.
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<Duration> {
         let timeout = WRITE_TIMEOUT + Duration::from_secs((bytes.len() / RATE_MIN_BYTES_PER_SEC) as u64);
         self.write_within(bytes, timeout)
     }
 
     /// All of it within this time, however many pieces the socket takes.
-    fn write_within(&mut self, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
-        let mut deadline = None;
+    fn write_within(&mut self, mut bytes: &[u8], timeout: Duration) -> io::Result<Duration> {
+        let mut began = None;
         while !self.send(&mut bytes)? {
-            let now = Instant::now();
-            let left = deadline.get_or_insert(now + timeout).saturating_duration_since(now);
+            let left = timeout.saturating_sub(began.get_or_insert_with(Instant::now).elapsed());
             if left.is_zero() {
                 return Err(io::Error::new(ErrorKind::TimedOut, "the peer takes too long to read"));
             }
             wait(&self.tcp, PollFlags::OUT, left)?;
         }
-        Ok(())
+        Ok(began.map_or(Duration::ZERO, |began| began.elapsed()))
     }
 
     /// Sends what the socket takes now, from the front of `bytes`. True: that is all of it, and of what TLS has kept.

@@ -3,7 +3,7 @@
 use super::super::{Closed, unexpected};
 use super::{Publisher, PublisherAction};
 use crate::compare::{Answer, Ask, CompareRead, Listed, Reply, ScanRead};
-use crate::wire::{Message, push_parts};
+use crate::wire::Message;
 
 impl Publisher {
     /// The answer to [`CompareStep::Scan`](crate::compare::CompareStep::Scan).
@@ -23,10 +23,7 @@ impl Publisher {
     /// The answer to [`CompareStep::Read`](crate::compare::CompareStep::Read).
     pub fn compare_read(&mut self, read: &CompareRead) {
         if let Some(answer) = self.answering.read(read.count) {
-            let mut out = Vec::new();
-            push_parts(&mut out, &read.body);
-            Message::Compared(answer).encode(&mut out);
-            self.channel.act(PublisherAction::Send(out));
+            self.channel.send_body(&read.body, &Message::Compared(answer));
         }
     }
 
