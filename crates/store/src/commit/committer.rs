@@ -86,10 +86,12 @@ pub struct Committer {
     interval_micros: Option<u64>,
     /// When the oldest change that is not durable was applied.
     unsynced_since_micros: Option<u64>,
-    /// Among the changes that are not durable is one that followers wait for.
-    is_awaited: bool,
+    /// Changes that are not durable and that followers wait for.
+    awaited: usize,
     /// When the last sync began.
     synced_micros: u64,
+    /// From then on, until followers get the next one.
+    followed_pause_micros: u64,
     /// What had come until the pause after the last sync was over is applied.
     has_gathered: bool,
     /// When a failed append is tried again.
@@ -115,8 +117,9 @@ impl Committer {
             observer,
             interval_micros,
             unsynced_since_micros: None,
-            is_awaited: false,
+            awaited: 0,
             synced_micros: 0,
+            followed_pause_micros: FOLLOWED_PAUSE_MICROS,
             has_gathered: false,
             retry_micros: 0,
             batch: Vec::new(),
@@ -152,7 +155,9 @@ impl Committer {
 
     /// Makes durable all that was applied, regardless of the interval. False: the store has become read-only.
     pub fn sync(&mut self) -> bool {
-        (self.unsynced_since_micros, self.is_awaited, self.has_gathered) = (None, false, false);
+        let is_busy = self.awaited >= BUSY_CHANGES;
+        self.followed_pause_micros = if is_busy { BUSY_PAUSE_MICROS } else { FOLLOWED_PAUSE_MICROS };
+        (self.unsynced_since_micros, self.awaited, self.has_gathered) = (None, 0, false);
         match self.store.sync() {
             Ok(_) => {
                 self.journal.set_durable(self.journal.applied());
@@ -206,7 +211,7 @@ impl Committer {
             return Step::Again;
         }
         let is_sync = self.batch.iter().any(|change| change.is_sync);
-        self.is_awaited |= self.batch.iter().any(|change| change.is_followed);
+        self.awaited += self.batch.iter().filter(|change| change.is_followed).count();
         let changes = self.batch.len();
         let payload_bytes = self.batch.iter().map(Change::payload_bytes).sum();
         self.batch.clear();
@@ -245,14 +250,14 @@ impl Committer {
     fn sync_due_micros(&self) -> Option<u64> {
         let since_micros = self.unsynced_since_micros?;
         let by_interval = self.interval_micros.map(|interval| since_micros.saturating_add(interval));
-        let by_followers = self.is_awaited && self.journal.is_followed();
+        let by_followers = self.awaited > 0 && self.journal.is_followed();
         let by_followers = by_followers.then(|| since_micros.max(self.followed_due_micros()));
         by_interval.into_iter().chain(by_followers).min()
     }
 
     /// From when on followers get the next sync.
     fn followed_due_micros(&self) -> u64 {
-        self.synced_micros.saturating_add(FOLLOWED_PAUSE_MICROS)
+        self.synced_micros.saturating_add(self.followed_pause_micros)
     }
 
     /// How long changes that nobody waits for are to be gathered before the next step: a wake-up and an append for each
@@ -372,4 +377,7 @@ const _: () = assert!(BATCH_BYTES_MAX < crate::BATCH_BYTES_MAX as u64);
 const RETRY_MICROS: u64 = 200_000;
 const LINGER_MICROS: u64 = 300;
 /// Between two syncs for followers: what a sync costs is shared by the changes of that time.
-const FOLLOWED_PAUSE_MICROS: u64 = 1_000;
+const FOLLOWED_PAUSE_MICROS: u64 = 800;
+/// After a sync that so many of their changes shared. Beside other work, a sync costs as much as a hundred changes.
+const BUSY_PAUSE_MICROS: u64 = 4_000;
+const BUSY_CHANGES: usize = 48;
