@@ -28,6 +28,11 @@ pub type Position = u64;
 
 /// The store behind an engine. Called from any thread; nothing here may wait.
 pub trait Backing: Send + Sync {
+    /// Changes of the keys with these hashes follow soon: what they read may be fetched from memory now.
+    fn hint_changes(&self, hashes: &[Hash]) {
+        let _ = hashes;
+    }
+
     /// The next position, for a change of a key with this hash. Called under the lock of the key's bucket, and followed
     /// by [`Backing::submit`] with the same position.
     fn next_position(&self, hash: Hash) -> Position;

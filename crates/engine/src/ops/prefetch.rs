@@ -61,6 +61,9 @@ impl Guard<'_> {
     /// are ignored.
     pub fn hint_changes(&self, batch: &[Hash]) -> LookupHints<'_> {
         let segments = &self.engine().arena.segments;
+        if let Some(backing) = &self.engine().backing {
+            backing.hint_changes(batch);
+        }
         let hints = self.hint(batch, |offset| segments.prefetch(segments.id_at(offset)));
         // A loop of its own: each prefetch waits for its address translation, and several translations overlap only if
         // little stands between them. (Issued where the index is read, as gets do, a set of 1 KiB took the engine 400

@@ -27,6 +27,10 @@ pub(super) struct NamespaceBacking {
 }
 
 impl Backing for NamespaceBacking {
+    fn hint_changes(&self, hashes: &[Hash]) {
+        hashes.iter().for_each(|hash| self.journal.hint_change(hash.bits()));
+    }
+
     fn next_position(&self, hash: Hash) -> Position {
         self.journal.next_position(hash.bits())
     }

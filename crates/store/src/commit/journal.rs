@@ -11,6 +11,7 @@
 //! Its memory is bounded by the caller: before a command it asks [`Journal::admit`]. A thread that was admitted adds a
 //! few changes at most, for which there is always room.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -144,6 +145,15 @@ impl Journal {
     pub fn refusal(&self) -> Option<Refusal> {
         let refusal = self.refusal.load(Acquire);
         [Refusal::Full, Refusal::ReadOnly, Refusal::Failed].into_iter().find(|known| *known as u8 == refusal)
+    }
+
+    /// A change of a key with this hash follows soon. Loads do not wait for each other: what those of a batch of keys
+    /// read is in the cache by then.
+    pub fn hint_change(&self, hash: u64) {
+        black_box(self.newest[entry_of(hash)].load(Relaxed));
+        if let Some(known) = &self.known {
+            black_box(known.known(hash));
+        }
     }
 
     /// The next position, for a change of a key with this hash. Call under the lock of the key, and submit the change
