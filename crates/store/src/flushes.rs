@@ -349,6 +349,12 @@ impl Flushes {
         version < self.below_version.load(Ordering::Acquire) && version < self.read().below_version(key)
     }
 
+    /// The highest version of a flush that the key falls under; 0: none.
+    pub(super) fn newest_version(&self, key: &[u8]) -> u64 {
+        let is_empty = self.newest() == 0 && self.below_version.load(Ordering::Acquire) == 0;
+        if is_empty { 0 } else { self.read().newest_version(key) }
+    }
+
     /// What of a key's state was not flushed; `None`: nothing.
     pub(super) fn left_of(&self, key: &[u8], state: KeyState) -> Option<KeyState> {
         let table = self.read();

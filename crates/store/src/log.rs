@@ -332,7 +332,7 @@ impl Store for LogStore {
     }
 
     fn newest_flush_version(&self, key: &[u8]) -> u64 {
-        self.flushes.read().newest_version(key)
+        self.flushes.newest_version(key)
     }
 
     fn notes(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
