@@ -411,12 +411,17 @@ fn under_load_followers_get_fewer_syncs() {
         }
     };
     put_many(&mut bed, 60);
-    bed.settle(10_000);
-    assert_eq!(bed.committer.gather_micros(10_000), 4_000);
+    bed.settle(5_000);
+    assert_eq!((bed.committer.gather_micros(5_000), bed.committer.linger_micros(5_000)), (2_000, 2_000));
+    for at in [5_100, 5_200, 10_000] {
+        put_many(&mut bed, 80);
+        bed.settle(at);
+    }
+    assert_eq!((bed.committer.gather_micros(10_000), bed.committer.linger_micros(10_000)), (0, 300));
     put_many(&mut bed, 10);
-    assert_eq!(bed.settle(13_000), Step::IdleUntil { micros: 14_000 });
-    bed.settle(14_000);
-    assert_eq!(bed.committer.gather_micros(14_000), 800, "the load is over");
+    assert_eq!(bed.settle(11_000), Step::IdleUntil { micros: 12_000 }, "appended while the cache has it");
+    bed.settle(12_000);
+    assert_eq!(bed.committer.gather_micros(12_000), 800, "the load is over");
 }
 
 /// What cannot be appended does not keep what was appended from becoming durable.

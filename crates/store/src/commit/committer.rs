@@ -90,8 +90,8 @@ pub struct Committer {
     awaited: usize,
     /// When the last sync began.
     synced_micros: u64,
-    /// From then on, until followers get the next one.
-    followed_pause_micros: u64,
+    /// Changes that shared it, and that followers waited for.
+    synced_changes: usize,
     /// What had come until the pause after the last sync was over is applied.
     has_gathered: bool,
     /// When a failed append is tried again.
@@ -119,7 +119,7 @@ impl Committer {
             unsynced_since_micros: None,
             awaited: 0,
             synced_micros: 0,
-            followed_pause_micros: FOLLOWED_PAUSE_MICROS,
+            synced_changes: 0,
             has_gathered: false,
             retry_micros: 0,
             batch: Vec::new(),
@@ -155,9 +155,8 @@ impl Committer {
 
     /// Makes durable all that was applied, regardless of the interval. False: the store has become read-only.
     pub fn sync(&mut self) -> bool {
-        let is_busy = self.awaited >= BUSY_CHANGES;
-        self.followed_pause_micros = if is_busy { BUSY_PAUSE_MICROS } else { FOLLOWED_PAUSE_MICROS };
-        (self.unsynced_since_micros, self.awaited, self.has_gathered) = (None, 0, false);
+        self.synced_changes = std::mem::take(&mut self.awaited);
+        (self.unsynced_since_micros, self.has_gathered) = (None, false);
         match self.store.sync() {
             Ok(_) => {
                 self.journal.set_durable(self.journal.applied());
@@ -257,22 +256,29 @@ impl Committer {
 
     /// From when on followers get the next sync.
     fn followed_due_micros(&self) -> u64 {
-        self.synced_micros.saturating_add(self.followed_pause_micros)
+        let is_busy = self.synced_changes >= BUSY_CHANGES;
+        let pause_micros = if is_busy { BUSY_PAUSE_MICROS } else { FOLLOWED_PAUSE_MICROS };
+        self.synced_micros.saturating_add(pause_micros)
     }
 
     /// How long changes that nobody waits for are to be gathered before the next step: a wake-up and an append for each
     /// would cost more than the change. Followers wait for the pause after the last sync only.
     pub fn linger_micros(&self, now_micros: u64) -> u64 {
-        match self.journal.is_followed() {
+        match self.gathers_until_sync() {
             true => self.followed_due_micros().saturating_sub(now_micros),
             false => LINGER_MICROS,
         }
     }
 
+    /// Of too many changes the first would have left the processor's cache by then.
+    fn gathers_until_sync(&self) -> bool {
+        self.journal.is_followed() && self.synced_changes < GATHERED_CHANGES_MAX
+    }
+
     /// For how long nothing is to be appended now, unless somebody waits for it: what has come since the last sync for
     /// followers goes with the next one, and is appended at once then.
     pub fn gather_micros(&self, now_micros: u64) -> u64 {
-        let has_gap = self.journal.is_followed() && self.unsynced_since_micros.is_none();
+        let has_gap = self.gathers_until_sync() && self.unsynced_since_micros.is_none();
         if has_gap { self.followed_due_micros().saturating_sub(now_micros) } else { 0 }
     }
 
@@ -379,5 +385,7 @@ const LINGER_MICROS: u64 = 300;
 /// Between two syncs for followers: what a sync costs is shared by the changes of that time.
 const FOLLOWED_PAUSE_MICROS: u64 = 800;
 /// After a sync that so many of their changes shared. Beside other work, a sync costs as much as a hundred changes.
-const BUSY_PAUSE_MICROS: u64 = 4_000;
+const BUSY_PAUSE_MICROS: u64 = 2_000;
 const BUSY_CHANGES: usize = 48;
+/// Changes of 1 KiB that are in a cache of 1 MiB until they are appended, beside what requests need there.
+const GATHERED_CHANGES_MAX: usize = 200;
