@@ -108,7 +108,8 @@ fn a_damaged_record_is_named_to_whoever_pulls() {
     }
     assert_eq!(client.ask("mn\r\n"), "MN");
     cluster.stop(0);
-    let (damaged, name) = damage(&cluster.store(0), "0444".repeat(250).as_bytes()).expect("a segment has it");
+    let (damaged, name) =
+        damage(&cluster.store(0), "0444".repeat(250).as_bytes(), 0).expect("a segment has it");
     std::fs::write(&name, damaged).expect("it can be written");
     cluster.start_again(0);
     let joined = cluster.start_site(1);
@@ -121,12 +122,56 @@ fn a_damaged_record_is_named_to_whoever_pulls() {
     });
 }
 
-/// The segment that has these bytes, with one of them changed, and its path.
-fn damage(directory: &Path, wanted: &[u8]) -> Option<(Vec<u8>, PathBuf)> {
-    for entry in std::fs::read_dir(directory).expect("it is there") {
-        let path = entry.expect("it can be read").path();
+/// A damaged record that a later one has replaced stops nobody who pulls: if its value is damaged, it is passed over; if
+/// nobody can say whose record it was, they take a copy. So with one that a touch has replaced, which has the value.
+#[test]
+fn a_damaged_record_that_was_replaced_stops_nobody() {
+    for (before_value, is_touched) in [(0, false), (0, true), (1, false)] {
+        let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
+        let (mut one, mut two) = (cluster.client(0), cluster.client(1));
+        let keys = keys(300);
+        keys.iter().for_each(|key| assert_eq!(one.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED"));
+        converge(&mut one, &mut two, &keys);
+        let pieces = two.stat(":copied_pieces");
+        cluster.set_links(Link::Cut);
+        for (number, key) in keys.iter().enumerate() {
+            let value = format!("{number:04}").repeat(250);
+            assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
+        }
+        assert_eq!(one.ask("delete key7\r\n"), "DELETED");
+        let (request, reply) = if is_touched {
+            ("touch key44 9000\r\n", "TOUCHED")
+        } else {
+            ("set key44 0 0 3\r\nnew\r\n", "STORED")
+        };
+        assert_eq!(one.ask(request), reply);
+        cluster.stop(0);
+        let wanted = "0044".repeat(250);
+        let (damaged, name) =
+            damage(&cluster.store(0), wanted.as_bytes(), before_value).expect("a segment has it");
+        std::fs::write(&name, damaged).expect("it can be written");
+        cluster.start_again(0);
+        let mut one = cluster.client(0);
+        cluster.set_links(Link::Open);
+        let expected = if is_touched { "HD s1000" } else { "HD s3" };
+        eventually(|| two.ask("mg key44 s\r\n") == expected && two.ask("mg key7\r\n") == "EN");
+        converge(&mut one, &mut two, &keys);
+        assert_eq!(two.stat(":copied_pieces") > pieces, before_value != 0, "{before_value} {is_touched}");
+        // And the log follows.
+        assert_eq!(one.ask("set key44 0 0 4\r\nlast\r\n"), "STORED");
+        eventually(|| two.ask("mg key44 s\r\n") == "HD s4");
+    }
+}
+
+/// The segment that has these bytes, with one of them changed or one before them, and its path.
+fn damage(directory: &Path, wanted: &[u8], before: usize) -> Option<(Vec<u8>, PathBuf)> {
+    let entries = std::fs::read_dir(directory).expect("it is there");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("it can be read").path()).collect();
+    // The oldest first.
+    paths.sort();
+    for path in paths {
         if path.is_dir() {
-            if let Some(found) = damage(&path, wanted) {
+            if let Some(found) = damage(&path, wanted, before) {
                 return Some(found);
             }
             continue;
@@ -134,7 +179,7 @@ fn damage(directory: &Path, wanted: &[u8]) -> Option<(Vec<u8>, PathBuf)> {
         let mut bytes = std::fs::read(&path).expect("it can be read");
         let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"));
         if is_segment && let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
-            bytes[at] ^= 1;
+            bytes[at - before] ^= 1;
             return Some((bytes, path));
         }
     }

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use larder_replication::entry::Entry;
+use larder_replication::entry::{Entry, Put};
 use larder_replication::link::{CopyRead, LogRead};
 use larder_replication::state::State;
 use larder_replication::version::{site_of, unix_secs_of};
-use larder_store::{Cursor as ScanCursor, FlushBy, LogEntry};
+use larder_store::{Cursor as ScanCursor, FlushBy, LogEntry, VecSink};
 
 use super::Served;
 use super::state::{is_told, state_of, state_of_entry};
@@ -42,8 +42,18 @@ impl Served<'_> {
                             return;
                         }
                     };
-                    Entry::own_of_record(key, &state, &newest, number)
-                        .for_each(|entry| entry.encode(&mut body));
+                    for own in Entry::own_of_record(key, &state, &newest, number) {
+                        let pushed = match own {
+                            Entry::Put(put) if entry.is_damaged => self.push_from_elsewhere(&put, &mut body),
+                            own => {
+                                own.encode(&mut body);
+                                Ok(())
+                            }
+                        };
+                        if let Err(error) = pushed {
+                            failed.get_or_insert(error);
+                        }
+                    }
                 }
             }
         });
@@ -62,7 +72,26 @@ impl Served<'_> {
                 Ok(LogRead::Entries { to: read.through_sequence, body })
             }
             Err(larder_store::Error::TooFarBehind { .. }) => Ok(LogRead::Gone),
-            Err(error) => Err(io::Error::other(error)),
+            Err(error) => {
+                if matches!(error, larder_store::Error::Corrupt { .. } | larder_store::Error::Io { .. }) {
+                    // Nobody knows of which key it was: who needs it takes a copy, which reads what is newest.
+                    site.note_unreadable(after + 1);
+                }
+                Err(io::Error::other(error))
+            }
+        }
+    }
+
+    /// Appends a put whose value is damaged in its record, from the key's newest one: if that has another value, this
+    /// one is needed no more once the newest is durable.
+    fn push_from_elsewhere(&self, put: &Put<'_>, body: &mut Vec<u8>) -> larder_store::Result<()> {
+        let mut value = VecSink::default();
+        match self.site.store.get(put.key, 0, &mut value)? {
+            Some(meta) if meta.version == put.version => {
+                Entry::Put(Put { value: &value.into_value(), ..*put }).encode(body);
+                Ok(())
+            }
+            _ => Err(larder_store::Error::Declined),
         }
     }
 
@@ -77,7 +106,7 @@ impl Served<'_> {
     ) -> larder_store::Result<State<()>> {
         let store = &self.site.store;
         let flushed_below = store.newest_flush_version(key);
-        let newest = if entry.is_newest { None } else { Some(store.state(key)?) };
+        let newest = if entry.is_newest && !entry.is_damaged { None } else { Some(store.state(key)?) };
         let durable = store.durable_sequence();
         let record = record.map(|_| ());
         let newest = match newest {
