@@ -98,7 +98,7 @@ impl Unproven {
     }
 }
 
-/// Three of each of seven peers, what is left of their connections before, and those that have proven nothing.
+/// Four of each of seven peers, what is left of their connections before, and those that have proven nothing.
 const CONNECTIONS_MAX: usize = 96;
 /// Of these, without a proof.
 const UNPROVEN_MAX: usize = 32;
