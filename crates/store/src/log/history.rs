@@ -88,9 +88,8 @@ pub(super) fn read_log(
         return Ok(LogRead { through_sequence: after_sequence, more: false });
     }
     for segment in segments {
-        let visited = start_in(store, &segment, after_sequence)
-            .and_then(|from| reader.visit_segment(&segment, from, visit));
-        let (offset, is_over) = match visited {
+        let from = start_in(store, &segment, after_sequence);
+        let (offset, is_over) = match reader.visit_segment(&segment, from, visit) {
             // What cannot be read is for the next read to tell.
             Err(_) if reader.through_sequence > after_sequence => break,
             visited => visited?,
@@ -110,21 +109,21 @@ pub(super) fn read_log(
 }
 
 /// From where on the entries after this sequence are found in a segment.
-fn start_in(store: &LogStore, segment: &Segment, after_sequence: u64) -> Result<u64> {
+fn start_in(store: &LogStore, segment: &Segment, after_sequence: u64) -> u64 {
     let start = SEGMENT_HEADER_BYTES as u64;
     if segment.min_sequence.load(Relaxed) > after_sequence {
-        return Ok(start);
+        return start;
     }
     let place =
         store.places.lock().unwrap_or_else(PoisonError::into_inner).find(after_sequence, segment.number);
     match place {
-        Some(offset) => Ok(offset),
-        None if segment.sealed.load(Acquire) => {
-            let entries = segment.read_footer()?;
+        Some(offset) => offset,
+        // Without its footer all of it is read.
+        None if segment.sealed.load(Acquire) => segment.read_footer().map_or(start, |entries| {
             let later = entries.partition_point(|entry| entry.sequence <= after_sequence);
-            Ok(later.checked_sub(1).map_or(start, |nth| entries[nth].offset))
-        }
-        None => Ok(start),
+            later.checked_sub(1).map_or(start, |nth| entries[nth].offset)
+        }),
+        None => start,
     }
 }
 
@@ -166,9 +165,9 @@ impl Reader<'_> {
         range: Range<u64>,
         visit: &mut dyn FnMut(LogEntry<'_>),
     ) -> Result<(u64, bool)> {
-        let mut at = range.start;
+        let Range { start: mut at, mut end } = range;
         let mut is_lost = false;
-        while at < range.end {
+        while at < end {
             // A record takes little more than it counts.
             let left = self.budget_bytes.saturating_sub(self.bytes);
             window.want(left.saturating_add(left / 8).max(READ_BYTES_MIN));
@@ -187,6 +186,8 @@ impl Reader<'_> {
                     };
                     self.damage.get_or_insert(error);
                     is_lost = true;
+                    // It may have been cut off.
+                    end = segment.file.len().map_or(end, |file_bytes| end.min(file_bytes));
                     continue;
                 }
             };

@@ -124,3 +124,42 @@ fn before_and_behind_a_damaged_header_all_is_read() {
         }
     }
 }
+
+/// Whatever byte is damaged, at most the record that has it is lost, or its value, and nothing is made up.
+#[test]
+fn a_damaged_byte_costs_one_record() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    let value = |version: u64| format!("{version}").repeat(20);
+    (1..=9).for_each(|version| {
+        let key = format!("key{version}");
+        set(&store, key.as_bytes(), value(version).as_bytes(), version);
+    });
+    // Sealed, with a footer.
+    (10..=60).for_each(|version| set(&store, b"later", &[0; 200], version));
+    let name = "segment-0000000000000001";
+    let bytes = disk.read(name).expect("reads");
+    let (mut lost, mut flagged) = (0, 0);
+    for offset in 64..bytes.len() as u64 {
+        disk.flip_bit(name, offset, 3).expect("flips");
+        let (mut after, mut missing) = (0, 0);
+        while after < 60 {
+            let from = after;
+            let mut seen = |entry: crate::LogEntry<'_>| {
+                let Entry::Put(put) = entry.entry else { panic!("there are puts only") };
+                assert_eq!((entry.sequence, put.version), (after + 1, after + 1), "{offset}");
+                let is_right = after >= 9 || put.value.concat() == value(put.version).as_bytes();
+                assert!(is_right != entry.is_damaged || after >= 9, "{offset}");
+                missing += u64::from(entry.is_damaged);
+                flagged += u64::from(entry.is_damaged);
+                after += 1;
+            };
+            if store.read_log(from, 1 << 20, &mut seen).is_err() {
+                (after, missing, lost) = (after + 1, missing + 1, lost + 1);
+            }
+        }
+        assert!(missing <= 1, "{missing} are missing for byte {offset}");
+        disk.flip_bit(name, offset, 3).expect("flips back");
+    }
+    assert!(lost > 500 && flagged > 500, "{lost} records and {flagged} values");
+}

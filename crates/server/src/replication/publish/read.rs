@@ -34,6 +34,8 @@ impl Served<'_> {
             _ => {
                 if let Some((key, state)) = state_of_entry(&entry.entry)
                     && is_told(table.as_deref(), key)
+                    // What others wrote is passed over without a look at what has replaced it.
+                    && Entry::own_of_state(key, &state, number).next().is_some()
                 {
                     let newest = match self.newest(key, &entry, &state, &mut trusts_undurable) {
                         Ok(newest) => newest,
