@@ -14,11 +14,11 @@ use larder_replication::wire::Side;
 
 use super::{Asked, DEADLINE, HomeReply, Homes, Lane};
 use crate::replication::Site;
+use crate::replication::outgoing::Outgoing;
 use crate::replication::peers::PeerAddress;
-use crate::replication::stream::{INPUT_BYTES, PeerStream, ended, keep_connected};
+use crate::replication::stream::{INPUT_BYTES, keep_connected};
 use crate::replication::waiters::{Until, Waiter};
 use crate::shared::Shared;
-use crate::startup::random;
 
 /// Sends commands to a peer whose home it is, those of a lane, until the site stops or the peer is none any more.
 pub(in crate::replication) fn run(
@@ -88,16 +88,11 @@ impl HomeClock {
 
 impl Asker<'_> {
     fn serve(&mut self, shared: &Shared, site: &Site) -> io::Result<()> {
-        let mut stream = PeerStream::connect(self.peer.address, shared, site)?;
-        let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
-        let waiter = site.waiter()?;
-        let mut input = vec![0; INPUT_BYTES];
+        let mut connection = Outgoing::connect(self.peer, shared, site)?;
         let mut output = VecDeque::new();
         loop {
-            if self.peer.is_over(site) {
-                subscriber.stop();
-            }
-            self.perform(&mut subscriber, &mut output, &waiter, site)?;
+            let Outgoing { subscriber, waiter, .. } = &mut connection;
+            self.perform(subscriber, &mut output, waiter, site)?;
             if subscriber.is_closed() {
                 return Ok(());
             }
@@ -106,14 +101,8 @@ impl Asker<'_> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
             }
-            let timeout = site.time_until(subscriber.deadline_micros());
-            let timeout = left.map_or(timeout, |left| left.min(timeout));
-            match stream.exchange(&mut output, &mut input, &waiter, Until { position: 0, timeout })? {
-                Some(0) => return Err(ended("the peer closed the connection")),
-                Some(count) => subscriber.receive(&input[..count], site.now()),
-                None => {}
-            }
-            subscriber.tick(site.now());
+            let timeout = left.unwrap_or(Duration::MAX);
+            connection.hear(&mut output, Until { position: 0, timeout })?;
         }
     }
 
