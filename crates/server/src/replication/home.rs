@@ -6,8 +6,8 @@
 //! there a thread runs it ([`run`]) as a worker would; the answer wakes the connection, and the worker executes the
 //! command again, with that answer.
 //!
-//! Large commands have a connection of their own ([`Lane`]): what is short does not wait until they are across. Commands
-//! of one client stay in order all the same, since each of them is answered before the next one is sent.
+//! Large commands have a connection of their own ([`Lane`]): what is short does not wait until they are across.
+//! Commands of one client stay in order all the same: each of them is answered before the next one is sent.
 
 mod ask;
 mod codec;

@@ -122,9 +122,9 @@ fn a_damaged_record_is_named_to_whoever_pulls() {
     });
 }
 
-/// A damaged record that a later one has replaced stops nobody who pulls: if its value is damaged, it is passed over, or
-/// comes from the later one, which has it, too, if that is a touch; if nobody can say whose record it was, they take a
-/// copy.
+/// A damaged record that a later one has replaced stops nobody who pulls: if its value is damaged, it is passed over,
+/// or comes from the later one, which has it, too, if that is a touch; if nobody can say whose record it was, they take
+/// a copy.
 #[test]
 fn a_damaged_record_that_was_replaced_stops_nobody() {
     for is_header in [false, true] {
