@@ -40,13 +40,15 @@ impl Served<'_> {
                     let newest = match self.newest(key, &entry, &state, &mut trusts_undurable) {
                         Ok(newest) => newest,
                         Err(error) => {
-                            failed.get_or_insert(error);
+                            failed.get_or_insert_with(|| io::Error::other(error));
                             return;
                         }
                     };
                     for own in Entry::own_of_record(key, &state, &newest, number) {
                         let pushed = match own {
-                            Entry::Put(put) if entry.is_damaged => self.push_from_elsewhere(&put, &mut body),
+                            Entry::Put(put) if entry.is_damaged => {
+                                self.push_from_elsewhere(entry.sequence, &put, &mut body)
+                            }
                             own => {
                                 own.encode(&mut body);
                                 Ok(())
@@ -60,7 +62,7 @@ impl Served<'_> {
             }
         });
         if let Some(error) = failed {
-            return Err(io::Error::other(error));
+            return Err(error);
         }
         if let Some(beat) = beat {
             Entry::Beat(beat).encode(&mut body);
@@ -84,16 +86,16 @@ impl Served<'_> {
         }
     }
 
-    /// Appends a put whose value is damaged in its record, from the key's newest one: if that has another value, this
-    /// one is needed no more once the newest is durable.
-    fn push_from_elsewhere(&self, put: &Put<'_>, body: &mut Vec<u8>) -> larder_store::Result<()> {
+    /// Appends a put whose value is damaged in its record, from the key's newest one. Errors: that is damaged, or has
+    /// just been replaced.
+    fn push_from_elsewhere(&self, sequence: u64, put: &Put<'_>, body: &mut Vec<u8>) -> io::Result<()> {
         let mut value = VecSink::default();
-        match self.site.store.get(put.key, 0, &mut value)? {
+        match self.site.store.get(put.key, 0, &mut value).map_err(io::Error::other)? {
             Some(meta) if meta.version == put.version => {
                 Entry::Put(Put { value: &value.into_value(), ..*put }).encode(body);
                 Ok(())
             }
-            _ => Err(larder_store::Error::Declined),
+            _ => Err(io::Error::other(format!("the value of entry {sequence} of the log is damaged"))),
         }
     }
 
@@ -107,6 +109,10 @@ impl Served<'_> {
         trusts_undurable: &mut bool,
     ) -> larder_store::Result<State<()>> {
         let store = &self.site.store;
+        if entry.is_damaged {
+            // So that it counts what has replaced it.
+            self.site.wait_durable(self.site.ask_for_sync());
+        }
         let flushed_below = store.newest_flush_version(key);
         let newest = if entry.is_newest && !entry.is_damaged { None } else { Some(store.state(key)?) };
         let durable = store.durable_sequence();
