@@ -24,10 +24,12 @@ pub enum Link {
     Deaf,
     /// What the connecting side says is lost.
     Mute,
+    /// In each direction all connections together get [`NARROW_BYTES_PER_SEC`].
+    Narrow,
 }
 
 impl Link {
-    /// All of them.
+    /// All that a link of a run may be; over a narrow one nobody could keep up.
     pub const ALL: [Self; 5] = [Self::Open, Self::Cut, Self::Slow, Self::Deaf, Self::Mute];
 
     fn loses(self) -> bool {
@@ -38,11 +40,21 @@ impl Link {
 /// Of a slow link, one way.
 pub const DELAY: Duration = Duration::from_millis(200);
 
+/// Of a narrow link, one way.
+pub const NARROW_BYTES_PER_SEC: u32 = 256 << 10;
+
 /// Listens, and passes connections on as its link is.
 pub struct Proxy {
     address: SocketAddr,
     link: Arc<AtomicU8>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+/// A link, of all its connections.
+struct Shared {
+    link: Arc<AtomicU8>,
+    /// Until when what the connecting side says, and what the listening one does, takes all of a narrow link.
+    busy_until: [Mutex<Instant>; 2],
 }
 
 impl Proxy {
@@ -53,10 +65,11 @@ impl Proxy {
         let link = Arc::new(AtomicU8::new(Link::Open as u8));
         let streams = Arc::new(Mutex::new(Vec::new()));
         let proxy = Self { address, link: Arc::clone(&link), streams: Arc::clone(&streams) };
+        let shared = Arc::new(Shared { link, busy_until: [(); 2].map(|()| Mutex::new(Instant::now())) });
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // Who fails here has lost its connection, as on any link.
-                let _ = connect(client, target, &link, &streams);
+                let _ = connect(client, target, &shared, &streams);
             }
         });
         Ok(proxy)
@@ -88,9 +101,10 @@ impl Proxy {
 fn connect(
     client: TcpStream,
     target: SocketAddr,
-    link: &Arc<AtomicU8>,
+    shared: &Arc<Shared>,
     streams: &Mutex<Vec<TcpStream>>,
 ) -> Result<()> {
+    let link = &shared.link;
     if is(link, Link::Cut) {
         return Ok(());
     }
@@ -104,8 +118,8 @@ fn connect(
         return Ok(());
     }
     known.extend([client.try_clone()?, server.try_clone()?]);
-    pass(client.try_clone()?, server.try_clone()?, Link::Mute, link);
-    pass(server, client, Link::Deaf, link);
+    pass(client.try_clone()?, server.try_clone()?, Link::Mute, shared);
+    pass(server, client, Link::Deaf, shared);
     Ok(())
 }
 
@@ -113,11 +127,12 @@ fn connect(
 type Piece = (Instant, Vec<u8>);
 
 /// Passes on one direction, which `loss` silences.
-fn pass(from: TcpStream, to: TcpStream, loss: Link, link: &Arc<AtomicU8>) {
+fn pass(from: TcpStream, to: TcpStream, loss: Link, shared: &Arc<Shared>) {
     let (sender, receiver) = sync_channel(PIECES_MAX);
-    let link = Arc::clone(link);
+    let (link, shared) = (Arc::clone(&shared.link), Arc::clone(shared));
     thread::spawn(move || receive(from, loss, &link, &sender));
-    thread::spawn(move || deliver(to, &receiver));
+    let direction = usize::from(loss == Link::Deaf);
+    thread::spawn(move || deliver(to, &receiver, &shared, direction));
 }
 
 fn receive(mut from: TcpStream, loss: Link, link: &AtomicU8, sender: &SyncSender<Piece>) {
@@ -134,9 +149,17 @@ fn receive(mut from: TcpStream, loss: Link, link: &AtomicU8, sender: &SyncSender
     let _ = from.shutdown(Shutdown::Both);
 }
 
-fn deliver(mut to: TcpStream, receiver: &Receiver<Piece>) {
+fn deliver(mut to: TcpStream, receiver: &Receiver<Piece>, shared: &Shared, direction: usize) {
     for (due, bytes) in receiver {
         thread::sleep(due.saturating_duration_since(Instant::now()));
+        if is(&shared.link, Link::Narrow) {
+            let taken = Duration::from_secs(bytes.len() as u64) / NARROW_BYTES_PER_SEC;
+            let mut busy_until = shared.busy_until[direction].lock().unwrap_or_else(PoisonError::into_inner);
+            *busy_until = busy_until.max(Instant::now()) + taken;
+            let until = *busy_until;
+            drop(busy_until);
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
         if to.write_all(&bytes).is_err() {
             break;
         }

@@ -21,6 +21,7 @@ mod follow;
 pub(crate) mod home;
 mod named;
 mod note;
+mod outgoing;
 mod peers;
 mod publish;
 pub(crate) mod report;

@@ -9,6 +9,8 @@ pub struct LogEntry<'a> {
     pub sequence: u64,
     /// No later entry is about the same key; true of entries that are not about a key.
     pub is_newest: bool,
+    /// The value cannot be read, or does not match its checksum: here it is empty. All else is right.
+    pub is_damaged: bool,
     /// As it was appended, but for the value, which is in one piece, and the versions of an expiry, which are never 0.
     pub entry: Entry<'a>,
 }

@@ -591,7 +591,7 @@ impl Store for MemoryStore {
         };
         let through_sequence = entries.last().map_or(after_sequence, |(sequence, ..)| *sequence);
         for (sequence, is_newest, entry) in entries {
-            entry.visit(&mut |entry| visit(LogEntry { sequence, is_newest, entry }));
+            entry.visit(&mut |entry| visit(LogEntry { sequence, is_newest, is_damaged: false, entry }));
         }
         Ok(LogRead { through_sequence, more: through_sequence < durable_sequence })
     }

@@ -115,7 +115,8 @@ pub trait Store: Send + Sync {
     }
 
     /// Visits the durable entries of the log after this sequence, in their order, but for delayed flushes and their
-    /// cancellations: about so many bytes, one entry at least.
+    /// cancellations: about so many bytes, one entry at least. Ends before an entry that cannot be read, and fails if
+    /// that is the first one.
     ///
     /// Errors: `TooFarBehind`.
     fn read_log(

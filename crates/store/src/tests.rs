@@ -9,6 +9,7 @@ mod driver;
 #[cfg(feature = "rocksdb")]
 mod engines;
 mod faults;
+mod followed;
 mod keeping;
 mod model;
 mod pieces;

@@ -3,25 +3,26 @@
 //! What is applied is not told again, so nothing goes around. After a gap, namespaces that may have missed something
 //! are flushed: they serve nothing that the peer has changed.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::time::Duration;
 
 use larder_engine::{Expiry, Invalidate, LookupHint, Mode, Store as Terms, Stored, WriteError};
 use larder_policy::{Table, Told as Policy};
-use larder_replication::link::{AHEAD_MICROS_MAX, Subscriber, SubscriberAction};
+use larder_replication::link::{AHEAD_MICROS_MAX, SubscriberAction};
 use larder_replication::told::{FlushTime, Told, decode_told};
 use larder_replication::version::{is_version, unix_micros_of};
 use larder_replication::wire::{Gap, RingCursor, Side};
 
 use super::Site;
+use super::outgoing::Outgoing;
 use super::peers::PeerAddress;
 use super::ring::Ring;
-use super::stream::{INPUT_BYTES, PeerStream, ended, keep_connected};
+use super::stream::keep_connected;
 use super::waiters::Until;
 use crate::clock;
 use crate::namespaces::Handles;
 use crate::shared::Shared;
-use crate::startup::random;
 
 /// Follows a peer until the site stops, or the peer is none any more.
 pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, ring: &Ring, handles: &mut Handles) {
@@ -54,24 +55,10 @@ struct CachePull<'f> {
 impl CachePull<'_> {
     fn follow(&mut self, has_connected: &mut bool) -> io::Result<()> {
         let (site, ring) = (self.site, self.ring);
-        let mut stream = PeerStream::connect(self.address, self.shared, site)?;
-        let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
-        let waiter = site.waiter()?;
-        let mut input = vec![0; INPUT_BYTES];
-        while !subscriber.is_closed() {
-            if self.peer.is_over(site) {
-                subscriber.stop();
-            }
-            match stream.read(
-                &mut input,
-                &waiter,
-                Until { position: 0, timeout: site.time_until(subscriber.deadline_micros()) },
-            )? {
-                Some(0) => return Err(ended("the peer closed the connection")),
-                Some(count) => subscriber.receive(&input[..count], site.now()),
-                None => {}
-            }
-            subscriber.tick(site.now());
+        let mut connection = Outgoing::connect(self.peer, self.shared, site)?;
+        while !connection.subscriber.is_closed() {
+            connection.hear(&mut VecDeque::new(), Until { position: 0, timeout: Duration::MAX })?;
+            let Outgoing { stream, subscriber, .. } = &mut connection;
             while let Some(action) = subscriber.next_action() {
                 match action {
                     SubscriberAction::Send(bytes) => drop(stream.write_all(&bytes)?),

@@ -5,6 +5,9 @@
 //! parks the connection; a thread ([`ask`]) sends it to the home, over a connection beside that which pulls its log;
 //! there a thread runs it ([`run`]) as a worker would; the answer wakes the connection, and the worker executes the
 //! command again, with that answer.
+//!
+//! Large commands have a connection of their own ([`Lane`]): what is short does not wait until they are across.
+//! Commands of one client stay in order all the same: each of them is answered before the next one is sent.
 
 mod ask;
 mod codec;
@@ -32,8 +35,7 @@ pub(crate) struct Homes {
     site: u8,
     /// The homes that are not this one.
     others: BTreeSet<u8>,
-    /// By site.
-    queues: Mutex<BTreeMap<u8, Queue>>,
+    queues: Mutex<BTreeMap<(u8, Lane), Queue>>,
     /// Set before the first request.
     pool: OnceLock<Arc<WorkerPool>>,
     counts: Mutex<Counts>,
@@ -52,6 +54,22 @@ pub(crate) struct Counts {
     pub(crate) run: u64,
     /// Commands of others that came too late, and were not run.
     pub(crate) late: u64,
+}
+
+/// Commands for a home that share a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lane {
+    /// Of at most [`SMALL_BYTES_MAX`].
+    Small,
+    Large,
+}
+
+impl Lane {
+    pub(super) const ALL: [Self; 2] = [Self::Small, Self::Large];
+
+    fn of(command_bytes: usize) -> Self {
+        if command_bytes <= SMALL_BYTES_MAX { Self::Small } else { Self::Large }
+    }
 }
 
 #[derive(Default)]
@@ -137,7 +155,8 @@ impl Homes {
             Some(_) if queue.unanswered_bytes >= UNANSWERED_BYTES_MAX => Err(Error::HomeBusy),
             Some(_) => Ok(()),
         };
-        let admitted = admit(lock(&self.queues).entry(home).or_default());
+        let lane = (home, Lane::of(command_bytes));
+        let admitted = admit(lock(&self.queues).entry(lane).or_default());
         admitted.inspect_err(|_| self.count(|counts| counts.refused += 1))?;
         // Not with the queues locked: it may be long.
         if bytes.try_reserve_exact(value.len()).is_err() {
@@ -145,7 +164,7 @@ impl Homes {
         }
         bytes.extend_from_slice(value);
         let mut queues = lock(&self.queues);
-        let queue = queues.entry(home).or_default();
+        let queue = queues.entry(lane).or_default();
         admit(queue).inspect_err(|_| self.count(|counts| counts.refused += 1))?;
         queue.unanswered_bytes += COMMAND_BYTES + command_bytes;
         let (command, since) = (bytes, Instant::now());
@@ -160,23 +179,23 @@ impl Homes {
         Ok(asked)
     }
 
-    /// Takes the next command for a home.
-    fn take(&self, home: u8) -> Option<Arc<Asked>> {
-        lock(&self.queues).get_mut(&home)?.waiting.pop_front()
+    /// Takes the next command for a home, of those that share this connection.
+    fn take(&self, home: u8, lane: Lane) -> Option<Arc<Asked>> {
+        lock(&self.queues).get_mut(&(home, lane))?.waiting.pop_front()
     }
 
-    /// A home can be asked from now on.
-    fn connected(&self, home: u8, waker: Waker, command_bytes_max: usize) {
+    /// A home can be asked from now on, by one of its connections.
+    fn connected(&self, home: u8, lane: Lane, waker: Waker, command_bytes_max: usize) {
         let mut queues = lock(&self.queues);
-        let queue = queues.entry(home).or_default();
+        let queue = queues.entry((home, lane)).or_default();
         (queue.waker, queue.command_bytes_max) = (Some(waker), command_bytes_max);
     }
 
-    /// The connection to a home is gone: what waits is refused.
-    fn disconnected(&self, home: u8) {
+    /// A connection to a home is gone: what waits for it is refused.
+    fn disconnected(&self, home: u8, lane: Lane) {
         let waiting = {
             let mut queues = lock(&self.queues);
-            let queue = queues.entry(home).or_default();
+            let queue = queues.entry((home, lane)).or_default();
             queue.waker = None;
             std::mem::take(&mut queue.waiting)
         };
@@ -185,7 +204,8 @@ impl Homes {
 
     /// Wakes the connection that waits for this.
     fn answer(&self, asked: &Asked, reply: HomeReply) {
-        if let Some(queue) = lock(&self.queues).get_mut(&asked.home) {
+        let lane = (asked.home, Lane::of(asked.command.len()));
+        if let Some(queue) = lock(&self.queues).get_mut(&lane) {
             queue.unanswered_bytes =
                 queue.unanswered_bytes.saturating_sub(COMMAND_BYTES + asked.command.len());
         }
@@ -209,10 +229,11 @@ impl Homes {
         *lock(&self.counts)
     }
 
-    /// The homes that are other sites, and whether they can be asked.
+    /// The homes that are other sites, and whether they can be asked, whatever the command.
     pub(crate) fn are_connected(&self) -> Vec<(u8, bool)> {
         let queues = lock(&self.queues);
-        let is_connected = |home: &u8| queues.get(home).is_some_and(|queue| queue.waker.is_some());
+        let has_lane = |lane: (u8, Lane)| queues.get(&lane).is_some_and(|queue| queue.waker.is_some());
+        let is_connected = |home: &u8| Lane::ALL.into_iter().all(|lane| has_lane((*home, lane)));
         self.others.iter().map(|home| (*home, is_connected(home))).collect()
     }
 }
@@ -222,7 +243,9 @@ fn home_of(policy: &Policy) -> Option<u8> {
     policy.home.filter(|_| policy.rmw == Some(Rmw::HomeMaster))
 }
 
-/// Of commands for a home that are not answered: beyond that clients are refused.
+/// What a link that is worth having takes in a moment; counters and locks are far smaller.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+/// Of commands that share a connection, and are not answered: beyond that clients are refused.
 const UNANSWERED_BYTES_MAX: usize = 16 << 20;
 /// What a command takes beside its bytes, about.
 const COMMAND_BYTES: usize = 256;
@@ -255,24 +278,32 @@ mod tests {
         assert!(homes.may_be(0) && homes.may_be(2) && !homes.may_be(1) && !homes.may_be(3));
         let ask = |value: &[u8]| homes.ask(2, WAITER, &append(b"b", value), value).map(drop);
         assert_eq!(ask(b"x"), Err(Error::HomeAway));
-        homes.connected(2, Waker::of_nobody(), 8 << 20);
+        homes.connected(2, Lane::Large, Waker::of_nobody(), 8 << 20);
         let large = vec![b'x'; 8 << 20];
-        assert_eq!(ask(&large), Err(Error::HomeTooLarge));
-        assert_eq!((ask(&large[..7 << 20]), ask(&large[..7 << 20]), ask(b"x")), (Ok(()), Ok(()), Ok(())));
-        assert_eq!((ask(&large[..3 << 20]), ask(b"x")), (Ok(()), Err(Error::HomeBusy)));
-        assert_eq!(homes.counts().refused, 3);
-        homes.disconnected(2);
-        assert_eq!((homes.counts().refused, ask(b"x")), (7, Err(Error::HomeAway)));
+        assert_eq!((ask(&large), ask(b"x")), (Err(Error::HomeTooLarge), Err(Error::HomeAway)));
         assert_eq!(homes.are_connected(), [(2, false)]);
+        homes.connected(2, Lane::Small, Waker::of_nobody(), 8 << 20);
+        assert_eq!(homes.are_connected(), [(2, true)]);
+        for length in [7 << 20, 7 << 20, 3 << 20] {
+            assert_eq!(ask(&large[..length]), Ok(()));
+        }
+        // Only what is large waits for what is.
+        assert_eq!((ask(&large[..1 << 20]), ask(b"x")), (Err(Error::HomeBusy), Ok(())));
+        assert_eq!(homes.counts().refused, 4);
+        homes.disconnected(2, Lane::Large);
+        assert_eq!(homes.counts().refused, 7);
+        assert_eq!((ask(&large[..1 << 20]), ask(b"x")), (Err(Error::HomeAway), Ok(())));
+        homes.disconnected(2, Lane::Small);
+        assert_eq!((homes.counts().refused, ask(b"x")), (10, Err(Error::HomeAway)));
     }
 
     #[test]
     fn an_answer_is_for_the_command_that_asked() {
         let homes = homes();
-        homes.connected(2, Waker::of_nobody(), 1 << 20);
+        homes.connected(2, Lane::Small, Waker::of_nobody(), 1 << 20);
         let asked = homes.ask(2, WAITER, &append(b"b", b"xy"), b"xy").expect("it is there");
         assert!(!asked.is_answered() && asked.answer_to(&append(b"b", b"xy")).is_none());
-        homes.answer(&homes.take(2).expect("it waits"), HomeReply::NotStored);
+        homes.answer(&homes.take(2, Lane::Small).expect("it waits"), HomeReply::NotStored);
         for other in [append(b"b", b"xyz"), append(b"c", b"xy"), Command::Noop] {
             assert!(asked.is_answered() && asked.answer_to(&other).is_none());
         }

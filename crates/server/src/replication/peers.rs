@@ -92,7 +92,7 @@ impl PeerAddress<'_> {
 }
 
 /// A peer, and the threads that connect to it: one pulls its log; one follows its caches, if there are any that take
-/// part; one sends it commands, if it may be the home of some keys.
+/// part; two send it commands, short ones and large ones, if it may be the home of some keys.
 pub(super) struct Peer {
     address: String,
     has_to_end: Arc<AtomicBool>,
@@ -132,11 +132,13 @@ impl Peer {
             })?;
         }
         if shared.homes.as_ref().is_some_and(|homes| homes.may_be(number)) {
-            self.spawn("larder-ask", shared, site, number, |peer, shared, site| {
-                if let Some(homes) = &shared.homes {
-                    home::run(peer, shared, site, homes);
-                }
-            })?;
+            for lane in home::Lane::ALL {
+                self.spawn("larder-ask", shared, site, number, move |peer, shared, site| {
+                    if let Some(homes) = &shared.homes {
+                        home::run(peer, lane, shared, site, homes);
+                    }
+                })?;
+            }
         }
         Ok(())
     }

@@ -9,15 +9,22 @@
 //! long as it has the change, also of changes that came from other sites, which are told to nobody: of two sites'
 //! changes the newer one stays at both.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod figures;
+mod shard;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
 use larder_policy::{Table, Told};
 use larder_replication::told::FlushTime;
-use larder_replication::version::{next_version, version_at};
+use larder_replication::version::version_at;
 use larder_replication::wire::RingCursor;
 
+pub(crate) use self::figures::{FollowedFigures, FollowerFigures};
+pub(crate) use self::shard::Change;
+pub(super) use self::shard::Mark;
+use self::shard::Shard;
 use super::site::lock;
 use super::waiters::Idle;
 use crate::clock::unix_micros;
@@ -39,73 +46,6 @@ pub(crate) struct Ring {
     followed: Mutex<BTreeMap<String, FollowedFigures>>,
     /// Threads that wait for a change.
     pub(super) idle: Idle,
-}
-
-/// A site that this one tells of its caches.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FollowerFigures {
-    pub(crate) connections: u64,
-    /// Changes, since the start.
-    pub(crate) told: u64,
-    /// How often it missed something.
-    pub(crate) gaps: u64,
-    /// Values that it does not take: it was told that they are gone.
-    pub(crate) too_large: u64,
-}
-
-/// A peer that tells this site of its caches.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FollowedFigures {
-    pub(crate) is_connected: bool,
-    /// Changes, since the start.
-    pub(crate) applied: u64,
-    /// Changes that were older than what this site had.
-    pub(crate) outdated: u64,
-    /// How often something was missing.
-    pub(crate) gaps: u64,
-    /// Namespaces that were flushed for that.
-    pub(crate) flushes: u64,
-}
-
-#[derive(Default)]
-struct Shard {
-    marks: VecDeque<Mark>,
-    /// What was dropped before the first mark: so many.
-    dropped: u64,
-    bytes: usize,
-    /// By the number of the namespace: the last sequence of its marks that were dropped and nobody can be told of.
-    lost: Box<[u64]>,
-    /// By the hash of the key, of marks that have a version.
-    newest: HashMap<u64, u64>,
-    highest_version: u64,
-    /// By the number of the namespace: what other sites changed before this version was flushed here.
-    flushed_versions: Box<[u64]>,
-}
-
-/// A change.
-#[derive(Clone, Debug)]
-pub(super) struct Mark {
-    /// Of the namespace.
-    pub(super) number: u8,
-    /// 0 where no values are told.
-    pub(super) version: u64,
-    pub(super) change: Change,
-    hash: u64,
-}
-
-/// What has changed.
-#[derive(Clone, Debug)]
-pub(crate) enum Change {
-    /// The key was deleted.
-    Gone(Box<[u8]>),
-    /// The item was marked stale, or emptied.
-    Marked { key: Box<[u8]>, is_stale: bool, blank: Option<u32>, exptime_secs: Option<u64> },
-    /// The key has another value.
-    Changed(Box<[u8]>),
-    /// All items of the namespace are flushed.
-    Flushed(FlushTime),
-    /// Another site's change was applied: nobody is told.
-    Applied,
 }
 
 /// What a shard has behind a sequence.
@@ -299,31 +239,6 @@ impl Ring {
         self.shards.iter().map(|shard| lock(shard).bytes).sum()
     }
 
-    /// Changes the figures of a site that follows.
-    pub(super) fn with_follower(&self, site: u8, change: impl FnOnce(&mut FollowerFigures)) {
-        change(lock(&self.followers).entry(site).or_default());
-    }
-
-    /// Changes the figures of a peer that is followed.
-    pub(super) fn with_followed(&self, address: &str, change: impl FnOnce(&mut FollowedFigures)) {
-        change(lock(&self.followed).entry(address.to_owned()).or_default());
-    }
-
-    /// A peer is none any more.
-    pub(super) fn forget_followed(&self, address: &str) {
-        lock(&self.followed).remove(address);
-    }
-
-    /// The sites that follow, by number.
-    pub(crate) fn followers(&self) -> BTreeMap<u8, FollowerFigures> {
-        lock(&self.followers).clone()
-    }
-
-    /// The peers that are followed, by address.
-    pub(crate) fn followed(&self) -> BTreeMap<String, FollowedFigures> {
-        lock(&self.followed).clone()
-    }
-
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         lock(&self.shards[hash as usize % self.shards.len()])
     }
@@ -344,64 +259,11 @@ fn told_of(table: &Table) -> impl Iterator<Item = Told> {
     table.numbers().map(|number| table.policy(number).told)
 }
 
-impl Shard {
-    /// The last sequence.
-    fn end(&self) -> u64 {
-        self.dropped + self.marks.len() as u64
-    }
-
-    fn next_version(&mut self, site: u8) -> u64 {
-        let version = version_at(unix_micros(), site).max(next_version(self.highest_version, site));
-        self.highest_version = version;
-        version
-    }
-
-    fn push(&mut self, mark: Mark) {
-        if mark.version != 0 {
-            self.newest.insert(mark.hash, mark.version);
-        }
-        self.bytes += mark.bytes();
-        self.marks.push_back(mark);
-        while self.bytes > SHARD_BYTES_MAX
-            && let Some(mark) = self.marks.pop_front()
-        {
-            self.drop_mark(&mark);
-        }
-    }
-
-    fn drop_mark(&mut self, mark: &Mark) {
-        self.bytes -= mark.bytes();
-        self.dropped += 1;
-        if !matches!(mark.change, Change::Applied)
-            && let Some(lost) = self.lost.get_mut(usize::from(mark.number))
-        {
-            *lost = self.dropped;
-        }
-        if self.newest.get(&mark.hash) == Some(&mark.version) {
-            self.newest.remove(&mark.hash);
-        }
-    }
-}
-
-impl Mark {
-    fn bytes(&self) -> usize {
-        let key_bytes = match &self.change {
-            Change::Gone(key) | Change::Changed(key) | Change::Marked { key, .. } => key.len(),
-            Change::Flushed(_) | Change::Applied => 0,
-        };
-        let version_bytes = if self.version == 0 { 0 } else { VERSION_BYTES };
-        size_of::<Self>() + key_bytes + version_bytes
-    }
-}
-
 const SHARDS: usize = 16;
-/// All shards together have 16 MiB: about 100,000 deletions.
-const SHARD_BYTES_MAX: usize = 1 << 20;
-/// What a shard remembers of a version, about.
-const VERSION_BYTES: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use super::shard::SHARD_BYTES_MAX;
     use super::*;
 
     fn ring(told: &str) -> Ring {

@@ -45,6 +45,8 @@ pub struct Site {
     /// Who was not heard of for so long is put out.
     pub(super) silence_micros_max: u64,
     pub(super) log_bytes_max: u64,
+    /// An entry of the own log that cannot be read: the log is whole behind it.
+    unreadable: AtomicU64,
     pub(super) is_stopping: AtomicBool,
     /// The file with the peers is to be read again.
     has_to_reload: AtomicBool,
@@ -142,6 +144,7 @@ impl Site {
             start: Instant::now(),
             silence_micros_max: settings.silence_secs_max.saturating_mul(1_000_000),
             log_bytes_max: settings.log_bytes_max,
+            unreadable: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
             is_new: AtomicBool::new(store_is_new),
             waiters: Waiters::default(),
@@ -219,7 +222,13 @@ impl Site {
     /// What there is of the own log.
     pub(super) fn extent(&self) -> LogExtent {
         let start = self.store.stats().log_start_sequence.saturating_sub(1);
+        let start = start.max(self.unreadable.load(SeqCst));
         LogExtent { incarnation: self.settings.incarnation, start, durable: self.store.durable_sequence() }
+    }
+
+    /// An entry of the own log cannot be read: who needs it takes a copy.
+    pub(super) fn note_unreadable(&self, sequence: u64) {
+        self.unreadable.fetch_max(sequence, SeqCst);
     }
 
     /// The members, with all that is durable by now.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::time::Duration;
 
 use larder_replication::link::{Batch, Subscriber, SubscriberAction};
 use larder_replication::members::{Cursor, Standing, Trust};
@@ -14,12 +14,12 @@ use super::Site;
 use super::apply::{Applied, Applier};
 use super::compare::Comparer;
 use super::copy::Copy;
+use super::outgoing::Outgoing;
 use super::peers::PeerAddress;
-use super::stream::{INPUT_BYTES, PeerStream, ended, keep_connected};
+use super::stream::{PeerStream, ended, keep_connected};
 use super::waiters::Until;
 use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
-use crate::startup::random;
 
 /// Pulls from a peer until the site stops, or the peer is none any more.
 pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
@@ -90,37 +90,24 @@ impl Pull<'_, '_, '_> {
     }
 
     fn pull(&mut self) -> io::Result<()> {
-        let (address, site) = (self.address, self.site);
-        let mut stream = PeerStream::connect(address, self.shared, site)?;
-        let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
-        let waiter = site.waiter()?;
-        let mut input = vec![0; INPUT_BYTES];
+        let site = self.site;
+        let mut connection = Outgoing::connect(self.at, self.shared, site)?;
         loop {
-            if self.at.is_over(site) {
-                subscriber.stop();
-            }
-            self.confirm(&mut subscriber);
-            subscriber.tick(site.now());
-            self.comparer.begin_if_due(&mut subscriber);
+            let Outgoing { stream, subscriber, .. } = &mut connection;
+            self.confirm(subscriber);
+            self.comparer.begin_if_due(subscriber);
             while let Some(action) = subscriber.next_action() {
-                self.perform(action, &mut subscriber, &mut stream)?;
+                self.perform(action, subscriber, stream)?;
             }
             if subscriber.is_closed() {
                 return Ok(());
             }
-            let until = Until {
-                position: self.unsynced.front().map_or(0, |(_, position)| *position),
-                timeout: site.time_until(subscriber.deadline_micros()),
-            };
-            match stream.read(&mut input, &waiter, until)? {
-                Some(0) => return Err(ended("the peer closed the connection")),
-                Some(count) => {
-                    subscriber.receive(&input[..count], site.now());
-                    if let Some(peer) = subscriber.peer().filter(|_| subscriber.is_pulling()) {
-                        site.members().note_heard(peer, site.now().micros);
-                    }
-                }
-                None => {}
+            let position = self.unsynced.front().map_or(0, |(_, position)| *position);
+            let has_come =
+                connection.hear(&mut VecDeque::new(), Until { position, timeout: Duration::MAX })?;
+            let subscriber = &connection.subscriber;
+            if let Some(peer) = subscriber.peer().filter(|_| has_come && subscriber.is_pulling()) {
+                site.members().note_heard(peer, site.now().micros);
             }
         }
     }

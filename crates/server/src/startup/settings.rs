@@ -380,6 +380,6 @@ impl Default for Accepted {
     }
 }
 
-/// For each peer: one follows its caches, one tells it of this server's, one runs its commands; and as many for
-/// connections that have ended and are not closed yet.
-const THREADS_BESIDE_LOG: usize = 5;
+/// For each peer: one follows its caches, one tells it of this server's, two run its commands; and as many as these
+/// three for connections that have ended and are not closed yet.
+const THREADS_BESIDE_LOG: usize = 7;

@@ -37,7 +37,7 @@ fn the_home_answers_as_if_it_were_asked_itself() {
         let (mut home, mut away) = (cluster.client(0), cluster.client(1));
         await_home(&mut away);
         // The home asks nobody, and keeps no thread for that.
-        assert_eq!([0, 1].map(|site| threads(&cluster, site, "larder-ask")), [0, 1]);
+        assert_eq!([0, 1].map(|site| threads(&cluster, site, "larder-ask")), [0, 2]);
         for (request, reply) in [
             ("replace home:a 7 0 1\r\nx\r\n", "NOT_STORED"),
             ("append home:a 0 0 1\r\nx\r\n", "NOT_STORED"),
@@ -186,6 +186,46 @@ fn a_home_that_says_nothing_keeps_nobody_but_those_who_asked_it() {
     assert_eq!(still.ask("ma still:n v\r\n"), "VA 1");
     assert_eq!(still.line(), "1");
     assert_eq!(still.ask("mg still:0\r\n"), "EN");
+}
+
+/// Over a link that needs far longer for large values than a command may take: what is short is answered in time.
+#[test]
+fn large_values_on_their_way_hold_up_nothing_short() {
+    let cluster = Cluster::with_namespaces(2, "memory", NAMESPACES);
+    let mut away = cluster.client(1);
+    await_home(&mut away);
+    assert_eq!(away.ask("ma home:n N0\r\n"), "HD");
+    cluster.set_links(Link::Narrow);
+    // 9 s of the link, however they are compressed: there are 6 bits in each byte.
+    let mut rng = fastrand::Rng::with_seed(1);
+    let value: String = (0..1_000_000).map(|_| rng.alphanumeric()).collect();
+    let mut askers: Vec<_> = (0..3).map(|_| cluster.client(1)).collect();
+    for (nth, asker) in askers.iter_mut().enumerate() {
+        asker.send(&format!("add home:{nth} 0 0 {}\r\n{value}\r\n", value.len()));
+    }
+    eventually(|| {
+        let stats = away.report("stats");
+        let read = stats.lines().find_map(|line| line.strip_prefix("STAT bytes_read "));
+        read.and_then(|read| read.parse::<usize>().ok()).is_some_and(|read| read > 3 * value.len())
+    });
+    for number in 1..=10 {
+        assert_eq!(away.ask("incr home:n 1\r\n"), number.to_string());
+    }
+    cluster.set_links(Link::Open);
+    // On a busy machine they may have taken too long.
+    for asker in &mut askers {
+        let line = asker.line();
+        assert!(["STORED", SILENT].contains(&line.as_str()), "{line}");
+    }
+    // What a client sends one after the other is run so, long or short.
+    let mut client = cluster.client(1);
+    let long = "y".repeat(100_000);
+    client.send("add home:o 0 0 1 noreply\r\na\r\n");
+    client.send(&format!("append home:o 0 0 {} noreply\r\n{long}\r\n", long.len()));
+    assert_eq!(client.ask("append home:o 0 0 1\r\nz\r\n"), "STORED");
+    let mut home = cluster.client(0);
+    assert_eq!(home.ask("mg home:o v\r\n"), "VA 100002");
+    assert_eq!(home.line(), format!("a{long}z"));
 }
 
 /// A peer of our own that asks: what it says is in time is run, and what is late is not.

@@ -97,6 +97,8 @@ pub struct DiskCounts {
     pub allocations: u64,
     /// Reads.
     pub reads: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
     /// Bytes that were written.
     pub written_bytes: u64,
 }
@@ -532,6 +534,7 @@ impl File for SimFile {
         let bytes = state.files[self.inode].now.get(offset as usize..).unwrap_or_default();
         let count = bytes.len().min(buffer.len());
         buffer[..count].copy_from_slice(&bytes[..count]);
+        state.counts.read_bytes += count as u64;
         Ok(count)
     }
 

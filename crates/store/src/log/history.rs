@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::LogStore;
 use super::manifest::MANIFEST;
-use super::record::{HEADER_BYTES, Header, Kind};
+use super::record::{ALIGN_BYTES, BadHeader, HEADER_BYTES, Header, Kind, may_be_header};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, Stream};
 use super::window::Window;
 use crate::entry::Entry;
@@ -27,6 +27,9 @@ pub(super) struct Places {
 
 /// To read less at once would not cost less.
 const READ_BYTES_MIN: usize = 4 << 10;
+
+/// Of disks: the least that cannot be read. A multiple of [`ALIGN_BYTES`].
+const SECTOR_BYTES: u64 = 512;
 
 /// More than there are sites in a cluster.
 const PLACES_MAX: usize = 16;
@@ -73,14 +76,24 @@ pub(super) fn read_log(
     if after_sequence.saturating_add(1) < oldest_sequence {
         return Err(Error::TooFarBehind { oldest_sequence });
     }
-    let mut reader =
-        Reader { store, durable_sequence, budget_bytes, bytes: 0, through_sequence: after_sequence };
+    let mut reader = Reader {
+        store,
+        durable_sequence,
+        budget_bytes,
+        bytes: 0,
+        through_sequence: after_sequence,
+        damage: None,
+    };
     if after_sequence >= durable_sequence {
         return Ok(LogRead { through_sequence: after_sequence, more: false });
     }
     for segment in segments {
-        let from = start_in(store, &segment, after_sequence)?;
-        let (offset, is_over) = reader.visit_segment(&segment, from, visit)?;
+        let from = start_in(store, &segment, after_sequence);
+        let (offset, is_over) = match reader.visit_segment(&segment, from, visit) {
+            // What cannot be read is for the next read to tell.
+            Err(_) if reader.through_sequence > after_sequence => break,
+            visited => visited?,
+        };
         let place = Place { through_sequence: reader.through_sequence, segment: segment.number, offset };
         store.places.lock().unwrap_or_else(PoisonError::into_inner).note(after_sequence, place);
         if is_over {
@@ -89,31 +102,28 @@ pub(super) fn read_log(
     }
     let through_sequence = reader.through_sequence;
     if through_sequence == after_sequence {
-        return Err(Error::corrupt(
-            MANIFEST,
-            0,
-            format!("it names no segment with sequence {}", after_sequence + 1),
-        ));
+        let what = format!("it names no segment with sequence {}", after_sequence + 1);
+        return Err(reader.damage.unwrap_or_else(|| Error::corrupt(MANIFEST, 0, what)));
     }
     Ok(LogRead { through_sequence, more: through_sequence < durable_sequence })
 }
 
 /// From where on the entries after this sequence are found in a segment.
-fn start_in(store: &LogStore, segment: &Segment, after_sequence: u64) -> Result<u64> {
+fn start_in(store: &LogStore, segment: &Segment, after_sequence: u64) -> u64 {
     let start = SEGMENT_HEADER_BYTES as u64;
     if segment.min_sequence.load(Relaxed) > after_sequence {
-        return Ok(start);
+        return start;
     }
     let place =
         store.places.lock().unwrap_or_else(PoisonError::into_inner).find(after_sequence, segment.number);
     match place {
-        Some(offset) => Ok(offset),
-        None if segment.sealed.load(Acquire) => {
-            let entries = segment.read_footer()?;
+        Some(offset) => offset,
+        // Without its footer all of it is read.
+        None if segment.sealed.load(Acquire) => segment.read_footer().map_or(start, |entries| {
             let later = entries.partition_point(|entry| entry.sequence <= after_sequence);
-            Ok(later.checked_sub(1).map_or(start, |nth| entries[nth].offset))
-        }
-        None => Ok(start),
+            later.checked_sub(1).map_or(start, |nth| entries[nth].offset)
+        }),
+        None => start,
     }
 }
 
@@ -123,6 +133,8 @@ struct Reader<'s> {
     budget_bytes: usize,
     bytes: usize,
     through_sequence: u64,
+    /// A record that cannot be read was passed over: that is an error if its entry is wanted.
+    damage: Option<Error>,
 }
 
 impl Reader<'_> {
@@ -153,21 +165,47 @@ impl Reader<'_> {
         range: Range<u64>,
         visit: &mut dyn FnMut(LogEntry<'_>),
     ) -> Result<(u64, bool)> {
-        let mut at = range.start;
-        while at < range.end {
+        let Range { start: mut at, mut end } = range;
+        let mut is_lost = false;
+        while at < end {
             // A record takes little more than it counts.
             let left = self.budget_bytes.saturating_sub(self.bytes);
             window.want(left.saturating_add(left / 8).max(READ_BYTES_MIN));
-            let header = window.record_at(at)?.map_err(|bad| segment.bad_header(at, bad))?.header;
+            let header = match find_record(segment, window, at, is_lost) {
+                Ok(Some(header)) => header,
+                Ok(None) => {
+                    at += ALIGN_BYTES as u64;
+                    continue;
+                }
+                Err(error @ Error::NewerFormat { .. }) => return Err(error),
+                Err(error) => {
+                    at += if matches!(error, Error::Corrupt { .. }) {
+                        ALIGN_BYTES as u64
+                    } else {
+                        sector_left(at)
+                    };
+                    self.damage.get_or_insert(error);
+                    is_lost = true;
+                    // It may have been cut off.
+                    end = segment.file.len().map_or(end, |file_bytes| end.min(file_bytes));
+                    continue;
+                }
+            };
+            is_lost = false;
             let next = at + header.padded_bytes() as u64;
             let is_entry = !matches!(header.kind, Kind::Commit | Kind::Footer);
+            if is_entry && header.sequence <= self.through_sequence + 1 {
+                // What was passed over is not wanted.
+                self.damage = None;
+            }
             if is_entry && header.sequence > self.through_sequence {
                 let is_enough = self.bytes > 0 && self.bytes >= self.budget_bytes;
                 if is_enough || header.sequence > self.durable_sequence {
                     return Ok((at, true));
                 }
                 if header.sequence != self.through_sequence + 1 {
-                    return Err(window.corrupt(at, "entries of the log before it are missing"));
+                    let missing = || window.corrupt(at, "entries of the log before it are missing");
+                    return Err(self.damage.take().unwrap_or_else(missing));
                 }
                 self.visit_record(segment, window, at, &header, visit)?;
                 self.through_sequence = header.sequence;
@@ -186,34 +224,59 @@ impl Reader<'_> {
         visit: &mut dyn FnMut(LogEntry<'_>),
     ) -> Result<()> {
         let corrupt = |what| Error::corrupt(&segment.name(), at, what);
-        let record = window.bytes_at(at, header.record_bytes())?;
+        let value_range = header.value_start()..header.record_bytes();
+        let matches = |value: &[u8]| crc32c::crc32c(value) == header.value_checksum;
+        let is_whole = window
+            .bytes_at(at, header.record_bytes())
+            .is_ok_and(|record| record.get(value_range.clone()).is_some_and(matches));
+        let record = window.bytes_at(at, if is_whole { value_range.end } else { value_range.start })?;
         let key = &record[HEADER_BYTES..HEADER_BYTES + header.key_bytes];
-        let value = record
-            .get(header.value_start()..header.record_bytes())
-            .filter(|value| crc32c::crc32c(value) == header.value_checksum)
-            .ok_or_else(|| corrupt("the checksum of a value does not match"))?;
+        let value = if is_whole { &record[value_range] } else { &[] };
+        let is_damaged = !is_whole;
         self.bytes += ENTRY_BYTES + key.len() + value.len();
         let (sequence, version) = (header.sequence, header.version);
         match header.kind {
             Kind::Put | Kind::Delete => {
                 let is_newest = is_newest(self.store, segment, key, at);
-                header.state().visit(key, value, &mut |entry| visit(LogEntry { sequence, is_newest, entry }));
+                header.state().visit(key, value, &mut |entry| {
+                    visit(LogEntry { sequence, is_newest, is_damaged, entry });
+                });
             }
             Kind::Flush => {
                 let except = decode_exceptions(key, value)
+                    .filter(|_| is_whole)
                     .ok_or_else(|| corrupt("the exceptions of a flush are none"))?;
                 let by = header.flush_by;
                 let entry = Entry::Flush { prefix: key, except: &except, version, by };
-                visit(LogEntry { sequence, is_newest: true, entry });
+                visit(LogEntry { sequence, is_newest: true, is_damaged, entry });
             }
             Kind::Note => {
                 let entry = Entry::Note { name: key, value };
-                visit(LogEntry { sequence, is_newest: true, entry });
+                visit(LogEntry { sequence, is_newest: true, is_damaged, entry });
             }
             Kind::FlushAt | Kind::CancelFlushAt | Kind::Commit | Kind::Footer => {}
         }
         Ok(())
     }
+}
+
+/// The header of the record at an offset. Behind a damaged one (`is_lost`), whose length nobody knows, `None`: there is
+/// none. What a client has put into a value is none either, since checksums begin with the store's secret.
+fn find_record(segment: &Segment, window: &mut Window, offset: u64, is_lost: bool) -> Result<Option<Header>> {
+    if is_lost && !window.bytes_at(offset, HEADER_BYTES)?.first_chunk().is_some_and(may_be_header) {
+        return Ok(None);
+    }
+    match window.record_at(offset)? {
+        Ok(found) => Ok(Some(found.header)),
+        Err(BadHeader::Newer(kind)) => Err(segment.bad_header(offset, BadHeader::Newer(kind))),
+        Err(_) if is_lost => Ok(None),
+        Err(bad) => Err(segment.bad_header(offset, bad)),
+    }
+}
+
+/// To the next byte that another sector of a disk may have.
+fn sector_left(offset: u64) -> u64 {
+    SECTOR_BYTES - offset % SECTOR_BYTES
 }
 
 /// False if the index names a later record of the key. Of one that cleaning has copied nobody knows which it is.

@@ -97,6 +97,13 @@ pub(super) fn front_bytes(head: &[u8; HEADER_BYTES]) -> usize {
     HEADER_BYTES + usize::from(u16_at(head, 40)) + extension_bytes
 }
 
+/// False: these are not the first bytes of a header of this version. Far cheaper than a checksum.
+pub(super) fn may_be_header(head: &[u8; HEADER_BYTES]) -> bool {
+    Kind::from_byte(head[42]).is_some()
+        && head[45] & !(HAS_EXTENSION | BY_VERSION) == 0
+        && head[46..48] == [0; 2]
+}
+
 /// Why bytes are no header of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {

@@ -12,16 +12,22 @@ use larder_protocol::Error;
 use larder_replication::link::{Subscriber, SubscriberAction};
 use larder_replication::wire::Side;
 
-use super::{Asked, DEADLINE, HomeReply, Homes};
+use super::{Asked, DEADLINE, HomeReply, Homes, Lane};
 use crate::replication::Site;
+use crate::replication::outgoing::Outgoing;
 use crate::replication::peers::PeerAddress;
-use crate::replication::stream::{INPUT_BYTES, PeerStream, ended, keep_connected};
+use crate::replication::stream::{INPUT_BYTES, keep_connected};
 use crate::replication::waiters::{Until, Waiter};
 use crate::shared::Shared;
-use crate::startup::random;
 
-/// Sends commands to a peer whose home it is, until the site stops or the peer is none any more.
-pub(in crate::replication) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, homes: &Homes) {
+/// Sends commands to a peer whose home it is, those of a lane, until the site stops or the peer is none any more.
+pub(in crate::replication) fn run(
+    peer: &PeerAddress<'_>,
+    lane: Lane,
+    shared: &Shared,
+    site: &Site,
+    homes: &Homes,
+) {
     let address = peer.address;
     // The site that was last there.
     let mut met = 0;
@@ -33,7 +39,7 @@ pub(in crate::replication) fn run(peer: &PeerAddress<'_>, shared: &Shared, site:
         if !homes.may_be(known) {
             return false;
         }
-        let mut asker = Asker { peer, homes, home: 0, clock: None, number: 0, sent: BTreeMap::new() };
+        let mut asker = Asker { peer, lane, homes, home: 0, clock: None, number: 0, sent: BTreeMap::new() };
         if let Err(error) = asker.serve(shared, site)
             && !site.is_stopping()
         {
@@ -49,6 +55,7 @@ pub(in crate::replication) fn run(peer: &PeerAddress<'_>, shared: &Shared, site:
 /// A connection to a home.
 struct Asker<'a> {
     peer: &'a PeerAddress<'a>,
+    lane: Lane,
     homes: &'a Homes,
     /// 0: not known yet.
     home: u8,
@@ -81,16 +88,11 @@ impl HomeClock {
 
 impl Asker<'_> {
     fn serve(&mut self, shared: &Shared, site: &Site) -> io::Result<()> {
-        let mut stream = PeerStream::connect(self.peer.address, shared, site)?;
-        let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
-        let waiter = site.waiter()?;
-        let mut input = vec![0; INPUT_BYTES];
+        let mut connection = Outgoing::connect(self.peer, shared, site)?;
         let mut output = VecDeque::new();
         loop {
-            if self.peer.is_over(site) {
-                subscriber.stop();
-            }
-            self.perform(&mut subscriber, &mut output, &waiter, site)?;
+            let Outgoing { subscriber, waiter, .. } = &mut connection;
+            self.perform(subscriber, &mut output, waiter, site)?;
             if subscriber.is_closed() {
                 return Ok(());
             }
@@ -99,14 +101,8 @@ impl Asker<'_> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
             }
-            let timeout = site.time_until(subscriber.deadline_micros());
-            let timeout = left.map_or(timeout, |left| left.min(timeout));
-            match stream.exchange(&mut output, &mut input, &waiter, Until { position: 0, timeout })? {
-                Some(0) => return Err(ended("the peer closed the connection")),
-                Some(count) => subscriber.receive(&input[..count], site.now()),
-                None => {}
-            }
-            subscriber.tick(site.now());
+            let timeout = left.unwrap_or(Duration::MAX);
+            connection.hear(&mut output, Until { position: 0, timeout })?;
         }
     }
 
@@ -135,7 +131,7 @@ impl Asker<'_> {
                         let clock = HomeClock { micros: clock_micros, heard: Instant::now() };
                         if self.clock.replace(clock).is_none() {
                             let bytes_max = usize::try_from(command_bytes_max).unwrap_or(usize::MAX);
-                            self.homes.connected(self.home, waiter.waker(), bytes_max);
+                            self.homes.connected(self.home, self.lane, waiter.waker(), bytes_max);
                         }
                     }
                     SubscriberAction::Side(Side::Answer { number }, body) => {
@@ -152,7 +148,7 @@ impl Asker<'_> {
                 }
             }
             let Some(clock) = self.clock.filter(|_| output.len() < INPUT_BYTES) else { return Ok(()) };
-            let Some(asked) = self.homes.take(self.home) else { return Ok(()) };
+            let Some(asked) = self.homes.take(self.home, self.lane) else { return Ok(()) };
             self.number += 1;
             let ask = Side::Ask { number: self.number, until_micros: clock.at(asked.since + DEADLINE) };
             subscriber.say(ask, &asked.command, site.now());
@@ -163,7 +159,7 @@ impl Asker<'_> {
     /// Nobody knows whether the home has run what it has not answered.
     fn end(self) {
         if self.clock.is_some() {
-            self.homes.disconnected(self.home);
+            self.homes.disconnected(self.home, self.lane);
         }
         self.sent.values().for_each(|asked| self.homes.answer(asked, HomeReply::Error(Error::HomeSilent)));
     }
