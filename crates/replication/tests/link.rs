@@ -1,7 +1,6 @@
 //! Both ends of a connection against each other, and against those who do not keep to the protocol.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fastrand::Rng;
 use larder_replication::compare::{Answer, Ask};
@@ -368,7 +367,7 @@ fn a_value_of_any_size_is_sent_in_parts() {
         [(vec![7; 3 << 20], true), ((0..3 << 20).map(|_| rng.u8(..)).collect::<Vec<u8>>(), false)]
     {
         let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
-        link.publisher.note_written(1_000, Duration::from_millis(5));
+        link.publisher.note_written(1_000, 5_000);
         link.piece_bytes = 70_000;
         let body = put(b"user:1", &value, 9 << 8 | 1);
         link.publisher.log_read(LogRead::Entries { to: 8, body: body.clone() }, NOW);
@@ -390,7 +389,7 @@ fn a_value_of_any_size_is_sent_in_parts() {
 /// Compressing takes more CPU than all else that a change costs here, and saves nothing where the network is fast.
 #[test]
 fn what_goes_over_a_narrow_or_far_link_is_compressed() {
-    let sent_bytes = |rtt_micros: u64, waited: Duration| {
+    let sent_bytes = |rtt_micros: u64, waited_micros: u64| {
         let mut link = Link::new(publisher(settings(1)), subscriber(pulling()));
         while let Some(PublisherAction::Send(bytes)) = link.publisher.next_action() {
             link.subscriber.receive(&bytes, NOW);
@@ -399,7 +398,7 @@ fn what_goes_over_a_narrow_or_far_link_is_compressed() {
             link.publisher.receive(&bytes, later(rtt_micros));
         }
         link.start();
-        link.publisher.note_written(100_000, waited);
+        link.publisher.note_written(100_000, waited_micros);
         let before = link.sent[1].len();
         let body = put(b"user:1", &[7; 10_000], 9 << 8 | 1);
         link.publisher.log_read(LogRead::Entries { to: 8, body: body.clone() }, NOW);
@@ -407,10 +406,9 @@ fn what_goes_over_a_narrow_or_far_link_is_compressed() {
         assert!(matches!(&actions[..], [SubscriberAction::Apply(batch)] if batch.body == body));
         link.sent[1].len() - before
     };
-    let moment = Duration::from_micros(500);
-    assert!(sent_bytes(500, moment) > 10_000);
-    assert!(sent_bytes(5_000, moment) < 1_000, "it is far away");
-    assert!(sent_bytes(500, Duration::from_millis(10)) < 1_000, "10 MB/s");
+    assert!(sent_bytes(500, 500) > 10_000);
+    assert!(sent_bytes(5_000, 500) < 1_000, "it is far away");
+    assert!(sent_bytes(500, 10_000) < 1_000, "10 MB/s");
 }
 
 #[test]

@@ -17,8 +17,9 @@ impl Pace {
     }
 
     /// So many bytes had to wait so long for the network.
-    pub(super) fn note_written(&mut self, bytes: usize, micros: u64) {
-        if micros >= WAIT_MICROS && (bytes as u64) < micros.saturating_mul(NARROW_BYTES_PER_MICRO) {
+    pub(super) fn note_written(&mut self, bytes: usize, waited_micros: u64) {
+        let is_slow = (bytes as u64) < waited_micros.saturating_mul(NARROW_BYTES_PER_MICRO);
+        if is_slow && waited_micros >= WAIT_MICROS {
             self.bodies_left = NARROW_BODIES;
         }
     }

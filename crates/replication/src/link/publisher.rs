@@ -6,7 +6,6 @@ mod comparison;
 mod phase;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::channel::{Channel, End};
 use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
@@ -104,8 +103,8 @@ impl Publisher {
     }
 
     /// So many bytes of [`PublisherAction::Send`] were written, and had to wait so long for the network.
-    pub fn note_written(&mut self, bytes: usize, waited: Duration) {
-        self.channel.pace.note_written(bytes, waited.as_micros() as u64);
+    pub fn note_written(&mut self, bytes: usize, waited_micros: u64) {
+        self.channel.pace.note_written(bytes, waited_micros);
     }
 
     /// Bytes have arrived.

@@ -61,7 +61,9 @@ impl CachePull<'_> {
             let Outgoing { stream, subscriber, .. } = &mut connection;
             while let Some(action) = subscriber.next_action() {
                 match action {
-                    SubscriberAction::Send(bytes) => drop(stream.write_all(&bytes)?),
+                    SubscriberAction::Send(bytes) => {
+                        stream.write_all(&bytes)?;
+                    }
                     SubscriberAction::Connected { site: number, .. } => {
                         self.peer.check(number)?;
                         let (cursor, body_bytes_max) =

@@ -141,14 +141,15 @@ impl PeerStream {
         nothing_yet(tls.reader().read(input))
     }
 
-    /// Writes all of it. Returns how long it waited for the peer. Errors: also if the peer takes it too slowly.
-    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<Duration> {
+    /// Writes all of it. Returns how many microseconds it waited for the network. Errors: also if the peer takes it too
+    /// slowly.
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let timeout = WRITE_TIMEOUT + Duration::from_secs((bytes.len() / RATE_MIN_BYTES_PER_SEC) as u64);
         self.write_within(bytes, timeout)
     }
 
     /// All of it within this time, however many pieces the socket takes.
-    fn write_within(&mut self, mut bytes: &[u8], timeout: Duration) -> io::Result<Duration> {
+    fn write_within(&mut self, mut bytes: &[u8], timeout: Duration) -> io::Result<u64> {
         let mut began = None;
         while !self.send(&mut bytes)? {
             let left = timeout.saturating_sub(began.get_or_insert_with(Instant::now).elapsed());
@@ -157,7 +158,7 @@ impl PeerStream {
             }
             wait(&self.tcp, PollFlags::OUT, left)?;
         }
-        Ok(began.map_or(Duration::ZERO, |began| began.elapsed()))
+        Ok(began.map_or(0, |began| began.elapsed().as_micros() as u64))
     }
 
     /// Sends what the socket takes now, from the front of `bytes`. True: that is all of it, and of what TLS has kept.

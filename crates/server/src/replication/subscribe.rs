@@ -135,7 +135,9 @@ impl Pull<'_, '_, '_> {
     ) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         match action {
-            SubscriberAction::Send(bytes) => drop(stream.write_all(&bytes)?),
+            SubscriberAction::Send(bytes) => {
+                stream.write_all(&bytes)?;
+            }
             SubscriberAction::Connected { site: peer, incarnation } => {
                 self.at.check(peer)?;
                 (self.peer, self.incarnation) = (peer, incarnation);
