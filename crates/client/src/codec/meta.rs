@@ -5,10 +5,12 @@
 //! ([`super::Pipeline::with_opaques`]) every other request has its number, and its reply must repeat it; memcached does
 //! so for a miss, too.
 
+mod many;
 mod quiet;
 
 use larder_protocol::key::{KEY_BYTES_MAX, Key};
 use larder_protocol::number::parse_u64;
+pub(super) use many::get as get_many;
 
 use super::due::{Due, Kind, Queue};
 use super::text::{self, Line, number, parse_value_bytes, split_short, split_word, word};
@@ -41,40 +43,6 @@ pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], answer: Answe
     flags.set_answer(answer);
     flags.end();
 }
-
-/// The same for many keys, each with the next number, without a look for flags of the caller, who has none. Returns the
-/// number of keys.
-#[inline]
-pub(super) fn get_many<K: AsRef<[u8]>>(
-    output: &mut Vec<u8>,
-    with_cas: bool,
-    keys: impl IntoIterator<Item = K>,
-    mut next_opaque: impl FnMut() -> u32,
-) -> u32 {
-    let mut count = 0;
-    // What is between two keys: the end of a line, and the beginning of the next one.
-    let mut between = [0; BETWEEN_KEYS_BYTES_MAX];
-    let flags: &[u8] = if with_cas { b" v f c O" } else { b" v f O" };
-    between[..flags.len()].copy_from_slice(flags);
-    output.extend_from_slice(b"mg ");
-    for key in keys {
-        let mut digits = itoa::Buffer::new();
-        let digits = digits.format(next_opaque()).as_bytes();
-        let end = flags.len() + digits.len();
-        between[flags.len()..end].copy_from_slice(digits);
-        between[end..end + NEXT_LINE.len()].copy_from_slice(NEXT_LINE);
-        output.extend_from_slice(key.as_ref());
-        output.extend_from_slice(&between[..end + NEXT_LINE.len()]);
-        count += 1;
-    }
-    output.truncate(output.len() - b"mg ".len());
-    count
-}
-
-/// The end of a line, and the beginning of the next one.
-const NEXT_LINE: &[u8] = b"\r\nmg ";
-/// Flags, ten digits, and [`NEXT_LINE`].
-const BETWEEN_KEYS_BYTES_MAX: usize = 32;
 
 /// The same with `k q`: a key of many.
 #[inline]
