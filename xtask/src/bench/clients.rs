@@ -39,8 +39,8 @@ Whalin make strings of values, and larder and spymemcached compress those of 30,
 zlib-rs and Java's zlib); Whalin 3 compresses none, nor do the others. The figure to trust is the CPU time of the client
 for an operation.
 
-What a get of many keys is. AsyncClient: meta, a line and a number for each key; numbers are compared; 3 system calls, and
-two more for each piece in which the reply comes: memcached answers 20 lines at a time (its option -R), larderd all.
+What a get of many keys is. AsyncClient: meta, a line and a number for each key; numbers are compared; 3 system calls,
+and two more for each piece in which the reply comes: memcached answers 20 lines at a time (its option -R), larderd all.
 larder's blocking client: one line of text; keys are compared; 3 calls, one of which looks for unasked bytes. Both give
 each value to the caller in memory of its own, and the program makes a checked string of that. libmemcached: one line of
 text; keys are not compared; 4 to 5 calls; the value is copied into a buffer that the next one overwrites.";
