@@ -49,7 +49,18 @@ public class Bench {
     static String[] keys;
     static String[] values;
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
+        try {
+            run(args);
+            System.exit(0);
+        } catch (Throwable failure) {
+            // The threads of pools and clients would otherwise keep the virtual machine running for ever.
+            failure.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    static void run(String[] args) throws Exception {
         System.setProperty("net.spy.log.LoggerImpl", "net.spy.memcached.compat.log.SunLogger");
         Logger.getLogger("net.spy").setLevel(Level.OFF);
         objects = Integer.parseInt(args[2]);
@@ -78,7 +89,6 @@ public class Bench {
                 figures.setNanos / 1e6 / Math.max(1, figures.sets), figures.getNanos / 1e6 / Math.max(1, figures.gets),
                 (system.getProcessCpuTime() - cpu) / 1e9 / elapsed, figures.misses);
         }
-        System.exit(0);
     }
 
     static Figures ask(Client client, int threads, double secs) throws Exception {

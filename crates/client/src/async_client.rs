@@ -66,7 +66,9 @@
 //! clients of databases. Neither has keys, values or words of a server, but for the key of a span where
 //! `AsyncBuilder::trace_keys` asks for it. Without them an operation pays for a few comparisons.
 
+mod arrival;
 mod attempts;
+mod batch;
 mod builder;
 mod bulk;
 mod changes;

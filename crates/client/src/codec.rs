@@ -35,6 +35,7 @@ mod meta;
 mod request;
 mod text;
 mod udp;
+mod usual;
 
 use binary::Sent;
 use due::{Due, Kind};
@@ -154,22 +155,19 @@ impl<T> Pipeline<T> {
         tag: T,
     ) {
         let mut due = Due::new(Kind::MultiGet, Some(tag));
+        let is_quiet = !self.due.has_opaques;
         if self.protocol == Protocol::Text {
             text::begin_get(output, get);
         }
-        let is_quiet = !self.due.has_opaques;
-        for key in keys {
-            let key = key.as_ref();
-            match self.protocol {
-                Protocol::Text => text::word(output, key),
-                Protocol::Meta if is_quiet => meta::get_quietly(output, get, key),
-                Protocol::Meta => due.sent = self.with_opaque(|opaque| meta::get(output, get, key, opaque)),
-                Protocol::Binary => {
-                    due.sent = binary::get(output, get, key, self.due.next_opaque(), is_quiet);
-                }
+        if self.protocol == Protocol::Meta && !is_quiet && get.exptime.is_none() && get.meta_flags.is_empty()
+        {
+            due.keys = meta::get_many(output, get.with_cas, keys, || self.due.next_opaque());
+            due.sent.opaque = self.due.last_opaque();
+        } else {
+            for key in keys {
+                due.sent = self.write_key_of_many(output, get, key.as_ref(), is_quiet);
+                due.keys += 1;
             }
-            self.log_key(key);
-            due.keys += 1;
         }
         match self.protocol {
             Protocol::Text => output.extend_from_slice(b"\r\n"),
@@ -181,6 +179,18 @@ impl<T> Pipeline<T> {
             }
         }
         self.due.push(due);
+    }
+
+    #[inline]
+    fn write_key_of_many(&mut self, output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], is_quiet: bool) -> Sent {
+        self.log_key(key);
+        match self.protocol {
+            Protocol::Text => text::word(output, key),
+            Protocol::Meta if is_quiet => meta::get_quietly(output, get, key),
+            Protocol::Meta => return self.with_opaque(|opaque| meta::get(output, get, key, opaque)),
+            Protocol::Binary => return binary::get(output, get, key, self.due.next_opaque(), is_quiet),
+        }
+        Sent::default()
     }
 
     /// Stores. Reply: [`Outcome::Stored`], [`Outcome::NotStored`], [`Outcome::Exists`], [`Outcome::NotFound`]. Without

@@ -31,11 +31,19 @@ Cases: small and compressed are the comparison of 2008 and 2009 (docs/experiment
 and gets of 100 keys and of one.
 
 Method. memcached and larderd take turns, and the clients within each. The servers share one core, the client has
-another. Each run is a process of its own, which stores all objects first. Threads share one client object where that is
+another. Each run is a process of its own, which stores all objects first, and fails the benchmark if it fails or does
+not end. Threads share one client object where that is
 the client's way (spymemcached, Whalin, memcache, and larder's AsyncClient with tasks on one thread); libmemcached and
 larder's blocking client have one for each thread, async-memcached a connection for each task. larder, spymemcached and
-Whalin make strings of values, and larder and spymemcached compress those of 30,720 bytes and more; Whalin 3 compresses
-none, nor do the others. The figure to trust is the CPU time of the client for an operation.";
+Whalin make strings of values, and larder and spymemcached compress those of 30,720 bytes and more (gzip at level 6, by
+zlib-rs and Java's zlib); Whalin 3 compresses none, nor do the others. The figure to trust is the CPU time of the client
+for an operation.
+
+What a get of many keys is. AsyncClient: meta, a line and a number for each key; numbers are compared; 3 system calls,
+and two more for each piece in which the reply comes: memcached answers 20 lines at a time (its option -R), larderd all.
+larder's blocking client: one line of text; keys are compared; 3 calls, one of which looks for unasked bytes. Both give
+each value to the caller in memory of its own, and the program makes a checked string of that. libmemcached: one line of
+text; keys are not compared; 4 to 5 calls; the value is copied into a buffer that the next one overwrites.";
 
 /// What is asked for.
 struct Case {
@@ -112,7 +120,9 @@ fn measure(options: &Options, bed: &Bed, programs: &Programs, case: &Case) -> Re
                 let client = (turn + round) % case.clients.len();
                 let servers = bed.start(program, "-m 1024", &Scenario::default(), case.servers)?;
                 let addresses: Vec<&str> = servers.iter().map(|server| &*server.addresses[0]).collect();
-                let mut command = programs.command(bed, case.clients[client], &addresses.join(","));
+                let limit_secs = PREPARING_SECS_MAX + options.secs * 20.0 * options.threads.len() as f64;
+                let addresses = addresses.join(",");
+                let mut command = programs.command(bed, case.clients[client], &addresses, limit_secs);
                 command.args([case.objects, case.value_bytes[0], case.value_bytes[1]].map(|n| n.to_string()));
                 command.args([case.keys_per_get.to_string(), options.secs.to_string()]);
                 command.args(options.threads.iter().map(ToString::to_string));
@@ -171,7 +181,11 @@ fn asked(command: &mut Command, servers: &[Running]) -> Result<Vec<Figures>> {
         (before, start) = (after, now);
     }
     let status = child.wait()?;
-    if status.success() { Ok(all) } else { Err(format!("{command:?}: {status}").into()) }
+    match status.code() {
+        Some(0) => Ok(all),
+        Some(TIMED_OUT) => Err(format!("{command:?}: it did not end in time").into()),
+        _ => Err(format!("{command:?}: {status}").into()),
+    }
 }
 
 impl Figures {
@@ -212,9 +226,10 @@ impl Programs {
         Ok(Self { crates, libmemcached, jars: java_jars()?.join("*") })
     }
 
-    fn command(&self, bed: &Bed, client: &str, servers: &str) -> Command {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &bed.cores.load.to_string()]);
+    /// A client, which is ended after so many seconds.
+    fn command(&self, bed: &Bed, client: &str, servers: &str, limit_secs: f64) -> Command {
+        let mut command = Command::new("timeout");
+        command.args([&limit_secs.to_string(), "taskset", "-c", &bed.cores.load.to_string()]);
         match client {
             "spymemcached" | "whalin" => {
                 command.args(["java", "-cp"]).arg(&self.jars);
@@ -227,6 +242,11 @@ impl Programs {
         command
     }
 }
+
+/// So long a client may take to store all objects and to warm up: minutes on a busy machine.
+const PREPARING_SECS_MAX: f64 = 900.0;
+/// The status of timeout(1) whose command has not ended.
+const TIMED_OUT: i32 = 124;
 
 struct Options {
     cases: Vec<&'static Case>,

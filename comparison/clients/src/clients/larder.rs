@@ -58,14 +58,14 @@ impl AsyncClient for Shared {
     async fn get(&mut self, keys: &[&str]) -> Result<usize> {
         if let [key] = keys {
             let Some(item) = self.client.get(key).await? else { return Ok(0) };
-            self.transcoder.decode(&item.value, item.client_flags)?;
+            self.transcoder.decode(item.value, item.client_flags)?;
             return Ok(1);
         }
         let mut values = self.client.get_many(keys);
         let mut found = 0;
         while let Some(arrival) = values.next().await {
             let (_, item) = arrival?;
-            self.transcoder.decode(&item.value, item.client_flags)?;
+            self.transcoder.decode(item.value, item.client_flags)?;
             found += 1;
         }
         Ok(found)
@@ -102,7 +102,7 @@ impl Client for Blocking {
         };
         let mut found = 0;
         for item in items.into_iter().flatten() {
-            self.transcoder.decode(&item.value, item.client_flags)?;
+            self.transcoder.decode(item.value, item.client_flags)?;
             found += 1;
         }
         Ok(found)

@@ -202,18 +202,29 @@ fn wake(driver: Option<Waker>) {
 pub(super) struct Credit {
     connection: Arc<Connection>,
     bytes: usize,
+    /// Those of them that have been taken, which the connection does not know yet.
+    taken_bytes: usize,
 }
 
 impl Credit {
     pub(super) fn new(connection: &Arc<Connection>, bytes: usize) -> Self {
         connection.untaken_bytes.fetch_add(bytes, Ordering::SeqCst);
-        Self { connection: Arc::clone(connection), bytes }
+        Self { connection: Arc::clone(connection), bytes, taken_bytes: 0 }
     }
 
-    /// So many of them have been taken.
+    /// So many of them have been taken. The connection is told when it is an eighth of what it may have, or 16 KiB.
     pub(super) fn release(&mut self, bytes: usize) {
+        self.taken_bytes += bytes;
+        let untold_bytes_max = self.connection.limits.buffered_bytes as usize / 8;
+        if self.taken_bytes >= untold_bytes_max.min(UNTOLD_BYTES_MAX) {
+            self.release_now(self.taken_bytes);
+        }
+    }
+
+    fn release_now(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
+        self.taken_bytes = 0;
         let limit = self.connection.limits.buffered_bytes as usize;
         let before = self.connection.untaken_bytes.fetch_sub(bytes, Ordering::SeqCst);
         if before >= limit && before - bytes < limit {
@@ -225,9 +236,12 @@ impl Credit {
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        self.release(self.bytes);
+        self.release_now(self.bytes);
     }
 }
+
+/// Bytes of values that have been taken, and are still counted as waiting.
+const UNTOLD_BYTES_MAX: usize = 16 << 10;
 
 /// The right to one reply. Who drops it before the reply has come ends the connection, unless nothing of the request
 /// was sent, or its reply has a number: then a task takes the reply. A late one could otherwise be taken for another's.

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::batch::Batch;
 use super::builder::Settings;
 use super::connection::{Call, Connection, Permits};
 use super::end::End;
@@ -71,8 +72,8 @@ struct Driver<'a> {
     filled: usize,
     /// Of the reply at the front, as far as it has come.
     found: Option<Found>,
-    /// The same of a get of many keys: values that have not been delivered, with the positions of their keys.
-    values: Vec<(usize, Item)>,
+    /// The same of a get of many keys: values that have not been delivered.
+    values: Batch,
     statistics: Statistics,
     key_failure: Option<Answer>,
 }
@@ -109,7 +110,7 @@ impl<'a> Driver<'a> {
             input: Vec::new(),
             filled: 0,
             found: None,
-            values: Vec::new(),
+            values: Batch::default(),
             statistics: Statistics::default(),
             key_failure: None,
         }
@@ -255,6 +256,11 @@ impl<'a> Driver<'a> {
         let mut rest = &input[..self.filled];
         let mut result = Ok(());
         while result.is_ok() {
+            // Most of what comes, without the large type of what else may.
+            if let Some(value) = self.pipeline.receive_usual_value(&mut rest) {
+                result = self.take_value(&value);
+                continue;
+            }
             match self.pipeline.receive(&mut rest) {
                 Ok(Some(event)) => result = self.take_event(event),
                 Ok(None) => break,
@@ -320,22 +326,19 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
+    #[inline]
     fn take_value(&mut self, value: &Value<'_>) -> Result<(), End> {
         if value.bytes.len() > self.value_bytes_max {
             return Err(self.refuse_value(value.bytes.len()));
         }
-        let item = Item::of(value);
         match self.pipeline.front() {
             Some(Flight { sink: Sink { values: Some(delivery), .. }, .. }) => {
-                if self.values.is_empty() {
-                    self.values.reserve(delivery.positions.len());
-                }
-                self.values.push((value.index as usize, item));
+                self.values.push(value, delivery.positions.len(), self.filled);
             }
             front => {
                 let needs_flags = front.is_some_and(|flight| flight.needs_flags);
                 let meta_flags = if needs_flags { value.meta_flags.to_vec() } else { Vec::new() };
-                self.found = Some(Found { item, meta_flags });
+                self.found = Some(Found { item: Item::of(value), meta_flags });
             }
         }
         Ok(())

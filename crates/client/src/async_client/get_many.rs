@@ -4,18 +4,20 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::{error, fmt, vec};
+use std::{error, fmt};
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt, iter};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::arrival::{Arrival, Arrivals};
 use super::attempts::Attempts;
+use super::batch::Batch;
 use super::connection::Credit;
 use super::key::{WireKey, written};
 use super::observer::Observation;
 use super::request::Request;
-use super::share::{Delivery, Share, room_of};
+use super::share::{Delivery, Share};
 use super::topology::Topology;
 use super::{Answer, AsyncClient, Reply};
 use crate::client::Item;
@@ -33,24 +35,11 @@ use crate::{Address, Error};
 pub struct GetMany {
     /// One for each server: asks for its keys.
     servers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    arrivals: mpsc::UnboundedReceiver<Box<Arrival>>,
     /// Values that have arrived together, and the room that they take until they are taken.
-    values: Option<(Values, Credit)>,
+    values: Option<(Batch, Credit)>,
     keys: usize,
     observation: Option<Box<Observation>>,
-}
-
-/// Values with the positions of their keys.
-type Values = vec::IntoIter<(usize, Item)>;
-
-/// What has come of some keys.
-#[derive(Debug)]
-pub(super) enum Arrival {
-    /// Values, and the room that they take until they are taken.
-    Values(Values, Credit),
-    /// The value of a key that was asked for alone, and the position of the key.
-    Value(usize, Item),
-    Failure(BulkFailure),
 }
 
 /// Keys of which it is not known what the server has.
@@ -101,7 +90,7 @@ impl AsyncClient {
 
     fn get_many_with<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>, with_cas: bool) -> GetMany {
         let deadline = self.deadline();
-        let (sender, arrivals) = mpsc::unbounded_channel();
+        let (sender, arrivals) = Arrivals::channel();
         let topology = self.shared.topology();
         // Over UDP, each key is a request by itself.
         if self.shared.settings.replication.is_some() || self.shared.udp.is_some() {
@@ -124,13 +113,13 @@ impl AsyncClient {
                 Err(Error::Ejected(address)) => ejected.entry(address).or_default().push(place),
                 Err(error) => {
                     let failure = BulkFailure { places: vec![place], address: None, error };
-                    let _ = sender.send(Arrival::Failure(failure));
+                    sender.send(Arrival::Failure(failure));
                 }
             }
         }
         for (address, places) in ejected {
             let error = Error::Ejected(address.clone());
-            let _ = sender.send(Arrival::Failure(BulkFailure { places, address: Some(address), error }));
+            sender.send(Arrival::Failure(BulkFailure { places, address: Some(address), error }));
         }
         let servers = FuturesUnordered::new();
         for (server, mut shares) in shares.by_server() {
@@ -160,7 +149,7 @@ impl AsyncClient {
         with_cas: bool,
         deadline: Instant,
     ) -> GetMany {
-        let (arrivals, receiver) = mpsc::unbounded_channel();
+        let (arrivals, receiver) = Arrivals::channel();
         let keys: Vec<_> = keys.into_iter().map(|key| self.key(key.as_ref())).enumerate().collect();
         let (client, count) = (self.clone(), keys.len());
         let asked = async move {
@@ -187,6 +176,7 @@ impl Shares {
         Self { by_server: Vec::new(), keys: keys.clamp(1, SHARE_KEYS) }
     }
 
+    #[inline]
     fn push(&mut self, server: usize, key: &[u8], is_base64: bool, place: usize) {
         if self.by_server.len() <= server {
             self.by_server.resize_with(server + 1, Default::default);
@@ -218,7 +208,7 @@ struct Bulk {
     topology: Arc<Topology>,
     with_cas: bool,
     deadline: Instant,
-    arrivals: mpsc::UnboundedSender<Arrival>,
+    arrivals: Arrivals,
 }
 
 impl Bulk {
@@ -243,7 +233,7 @@ impl Bulk {
                 continue;
             }
             let address = Some(self.topology.pools[server].address.clone());
-            let _ = self.arrivals.send(Arrival::Failure(BulkFailure { places: failed, address, error }));
+            self.arrivals.send(Arrival::Failure(BulkFailure { places: failed, address, error }));
         }
     }
 
@@ -272,7 +262,7 @@ impl Bulk {
             Ok(_) => return,
             Err(error) => Arrival::Failure(BulkFailure { places: vec![place], address: None, error }),
         };
-        let _ = self.arrivals.send(arrival);
+        self.arrivals.send(arrival);
     }
 
     /// The keys that have not come, by the servers that are to be asked next. `failed`: the others.
@@ -348,12 +338,12 @@ impl GetMany {
     /// The next of the values that are here.
     fn next_value(&mut self) -> Option<(usize, Item)> {
         let (values, credit) = self.values.as_mut()?;
-        let Some(value) = values.next() else {
+        let Some((place, item, room)) = values.next() else {
             self.values = None;
             return None;
         };
-        credit.release(room_of(&value.1));
-        Some(value)
+        credit.release(room);
+        Some((place, item))
     }
 
     /// Waits for all of them.
@@ -380,9 +370,9 @@ impl Stream for GetMany {
             }
             let arrival = self.arrivals.poll_recv(cx);
             if let (Some(observation), Poll::Ready(arrival)) = (&mut self.observation, &arrival) {
-                observation.arrived(arrival.as_ref());
+                observation.arrived(arrival.as_deref());
             }
-            match arrival {
+            match arrival.map(|arrival| arrival.map(|arrival| *arrival)) {
                 Poll::Ready(Some(Arrival::Values(values, credit))) => {
                     self.values = Some((values, credit));
                     continue;

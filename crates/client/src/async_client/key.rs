@@ -44,6 +44,7 @@ impl WireKey {
 /// A valid key as a protocol writes it, and whether that is base64. Keys with spaces and control characters exist in
 /// the binary protocol, and in base64 in the meta protocol, where they have at most 186 bytes: what fits into a key of
 /// base64.
+#[inline]
 pub(super) fn written(key: &[u8], protocol: Protocol) -> Result<(Cow<'_, [u8]>, bool), Error> {
     let is_binary_protocol = protocol == Protocol::Binary;
     if is_word(key) || (is_binary_protocol && (1..=KEY_BYTES_MAX).contains(&key.len())) {

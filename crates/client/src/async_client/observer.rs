@@ -12,7 +12,7 @@ use std::time::Duration;
 use failure::{error_type, without_words};
 use tokio::time::Instant;
 
-use super::get_many::Arrival;
+use super::arrival::Arrival;
 use super::reply::{Answer, Reply};
 use super::request::Request;
 use super::{AsyncClient, Shared};

@@ -148,7 +148,7 @@ impl Request {
     pub(super) fn bytes(&self) -> usize {
         let bytes = match self {
             Self::MultiGet { share, positions, .. } => {
-                positions.iter().map(|position| share.key(*position).len() + OVERHEAD_BYTES).sum()
+                share.key_bytes(positions) + positions.len() * OVERHEAD_BYTES
             }
             Self::Store { key, value, .. } => key.bytes.len() + value.len(),
             Self::Get { key, .. }

@@ -2,12 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
-
+use super::arrival::{Arrival, Arrivals};
+use super::batch::Batch;
 use super::connection::{Connection, Credit};
-use super::get_many::Arrival;
 use super::key::WireKey;
-use crate::client::Item;
 
 /// Keys that one server is asked for together. All are written in the same way.
 #[derive(Debug)]
@@ -42,6 +40,7 @@ impl Share {
     }
 
     /// Adds a key as it is written.
+    #[inline]
     pub(super) fn push(&mut self, key: &[u8], place: usize) {
         self.bytes.extend_from_slice(key);
         self.keys.push(SharedKey { end: self.bytes.len(), place });
@@ -74,9 +73,18 @@ impl Share {
     }
 
     /// The key at this position, as written.
+    #[inline]
     pub(super) fn key(&self, position: usize) -> &[u8] {
         let start = position.checked_sub(1).map_or(0, |before| self.keys[before].end);
         &self.bytes[start..self.keys[position].end]
+    }
+
+    /// The bytes of the keys at these positions, each of which comes once.
+    pub(super) fn key_bytes(&self, positions: &[usize]) -> usize {
+        if positions.len() == self.keys.len() {
+            return self.bytes.len();
+        }
+        positions.iter().map(|position| self.key(*position).len()).sum()
     }
 
     fn wire_key(&self, position: usize) -> WireKey {
@@ -95,34 +103,25 @@ pub(super) struct Delivery {
     pub share: Arc<Share>,
     /// For each key of the request, its position in the share.
     pub positions: Arc<[usize]>,
-    pub arrivals: mpsc::UnboundedSender<Arrival>,
+    pub arrivals: Arrivals,
 }
 
 impl Delivery {
-    /// Passes values on, each with the position of its key in the request. Whoever waited for them may be gone.
-    pub(super) fn deliver(&self, values: Vec<(usize, Item)>, connection: &Arc<Connection>) {
+    /// Passes values on. Whoever waited for them may be gone.
+    pub(super) fn deliver(&self, mut values: Batch, connection: &Arc<Connection>) {
         let mut bytes = 0;
         let mut settled = self.share.settled();
-        let place = |(index, item): (usize, Item)| {
+        values.place(|index, value_bytes| {
             let position = *self.positions.get(index)?;
             let key = self.share.keys.get(position)?;
             settle(&mut settled, position).then(|| {
-                bytes += room_of(&item);
-                (key.place, item)
+                bytes += value_bytes;
+                key.place
             })
-        };
-        let values: Vec<_> = values.into_iter().filter_map(place).collect();
+        });
         if !values.is_empty() {
             let credit = Credit::new(connection, bytes);
-            let _ = self.arrivals.send(Arrival::Values(values.into_iter(), credit));
+            self.arrivals.send(Arrival::Values(values, credit));
         }
     }
 }
-
-/// What an item takes until it is taken.
-pub(super) fn room_of(item: &Item) -> usize {
-    item.value.len() + ITEM_BYTES
-}
-
-/// What a value takes besides its bytes.
-const ITEM_BYTES: usize = 128;

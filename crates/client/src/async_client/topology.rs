@@ -123,6 +123,7 @@ impl Topology {
     }
 
     /// [`Topology::route`], without a look for probes that are due.
+    #[inline]
     pub(super) fn route_now(&self, key: &[u8], attempts: &mut Attempts) -> Result<usize, Error> {
         match self.router.route(key, &attempts.failed) {
             Route::Server(server) => Ok(server),

@@ -44,7 +44,7 @@ impl Values<'_> {
     /// See [`Values`].
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let Some(item) = self.client.get(key).await? else { return Ok(None) };
-        Ok(Some(self.transcoder.decode(&item.value, item.client_flags)?))
+        Ok(Some(self.transcoder.decode(item.value, item.client_flags)?))
     }
 
     /// Stores a value unconditionally.

@@ -82,8 +82,14 @@ impl Connection {
         while !self.pipeline.is_empty() {
             self.read()?;
             let mut rest = &self.input[..self.filled];
-            while let Some(event) = self.pipeline.receive(&mut rest)? {
-                take(event);
+            loop {
+                if let Some(value) = self.pipeline.receive_usual_value(&mut rest) {
+                    take(Event::Value(value));
+                } else if let Some(event) = self.pipeline.receive(&mut rest)? {
+                    take(event);
+                } else {
+                    break;
+                }
             }
             let left = rest.len();
             self.input.copy_within(self.filled - left..self.filled, 0);

@@ -123,6 +123,14 @@ impl<T> Queue<T> {
         self.keys.push(key);
     }
 
+    /// The next key of the get at the front.
+    #[inline]
+    pub(super) fn awaited_key(&self) -> Option<&[u8]> {
+        let front = self.due.front()?;
+        let is_get = matches!(front.kind, Kind::Get | Kind::MultiGet);
+        (is_get && front.keys_left > 0).then(|| self.keys.peek())
+    }
+
     /// Matches a `key` of the reply at the front with its next key, or one after that. `false`: it is none of them.
     #[inline]
     pub(super) fn find_key(&mut self, key: &[u8]) -> bool {
@@ -240,6 +248,11 @@ impl<T> Queue<T> {
         opaque
     }
 
+    /// The number of the last request.
+    pub(super) fn last_opaque(&self) -> u32 {
+        self.next_opaque.wrapping_sub(1)
+    }
+
     /// Binary: the quiet request with this number, before the one at the front, failed. `false`: there is no such
     /// request.
     pub(super) fn skip_to_quiet(&mut self, opaque: u32) -> bool {
@@ -287,10 +300,17 @@ impl KeyLog {
 
     #[inline]
     fn pop(&mut self) -> &[u8] {
+        let begin = self.start;
+        self.start = self.bytes.len().min(begin + 1 + self.peek().len());
+        self.bytes.get(begin + 1..self.start).unwrap_or_default()
+    }
+
+    /// The first key that is still needed.
+    #[inline]
+    fn peek(&self) -> &[u8] {
         let Some((&length, rest)) = self.bytes.get(self.start..).and_then(|bytes| bytes.split_first()) else {
             return b"";
         };
-        self.start += 1 + usize::from(length);
         rest.get(..length.into()).unwrap_or_default()
     }
 

@@ -5,10 +5,12 @@
 //! ([`super::Pipeline::with_opaques`]) every other request has its number, and its reply must repeat it; memcached does
 //! so for a miss, too.
 
+mod many;
 mod quiet;
 
 use larder_protocol::key::{KEY_BYTES_MAX, Key};
 use larder_protocol::number::parse_u64;
+pub(super) use many::get as get_many;
 
 use super::due::{Due, Kind, Queue};
 use super::text::{self, Line, number, parse_value_bytes, split_short, split_word, word};
@@ -34,14 +36,7 @@ pub(super) enum Answer {
 #[inline]
 pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], answer: Answer) {
     if let (Answer::Numbered(number), None, b"") = (answer, get.exptime, get.meta_flags) {
-        // What a get of many keys has, without a look for flags of the caller.
-        let mut digits = itoa::Buffer::new();
-        output.reserve(text::LINE_BYTES_USUAL + key.len());
-        output.extend_from_slice(b"mg ");
-        output.extend_from_slice(key);
-        output.extend_from_slice(if get.with_cas { b" v f c O" } else { b" v f O" });
-        output.extend_from_slice(digits.format(number).as_bytes());
-        output.extend_from_slice(b"\r\n");
+        get_many(output, get.with_cas, [key], || number);
         return;
     }
     let mut flags = begin_get(output, get, key);

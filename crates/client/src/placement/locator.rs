@@ -53,6 +53,7 @@ impl Locator {
 
     /// The position of the server of a key, or of a group of keys, where a client has keys of groups (libmemcached's
     /// `…_by_key`). The key is without the client's prefix. `None`: there is no server, or its bucket has none.
+    #[inline]
     pub fn server_of(&self, key: &[u8]) -> Option<usize> {
         match &self.search {
             Search::Rendezvous(nodes) => {

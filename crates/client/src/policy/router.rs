@@ -110,6 +110,7 @@ impl Router {
     }
 
     /// Where the request of a key goes, after it has failed at these servers.
+    #[inline]
     pub fn route(&self, key: &[u8], failed: &[usize]) -> Route {
         if failed.is_empty() && !self.is_troubled() {
             return self.locator.server_of(key).map_or(Route::Nowhere, Route::Server);

@@ -38,15 +38,15 @@ const SPYMEMCACHED: [(u32, Type); 10] = [
     (0x800, Type::Bytes),
 ];
 
-/// Where a type has several flags, the first are those that are written.
+/// Where a type has several flags, the first are those that are written. Most values are text.
 const WHALIN: [(u32, Type); 15] = [
+    (32, Type::Text),
     // Since version 3, objects have no flags.
     (8, Type::Object),
     (0, Type::Object),
     (1, Type::Byte),
     (4, Type::Int),
     (16, Type::Char),
-    (32, Type::Text),
     (64, Type::Text),
     (128, Type::Float),
     (256, Type::Short),
@@ -111,6 +111,7 @@ pub(super) fn encode_whalin(value: &Value, transcoder: &Transcoder) -> Result<Op
 }
 
 /// `None`: the flags mean nothing.
+#[inline]
 pub(super) fn decode_whalin(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     type_of(&WHALIN, client_flags & !COMPRESSED).map(|java_type| decode(java_type, bytes)).transpose()
 }
@@ -149,6 +150,7 @@ fn flags_of(table: &[(u32, Type)], java_type: Type) -> Option<u32> {
     table.iter().find(|(_, known)| *known == java_type).map(|(flags, _)| *flags)
 }
 
+#[inline]
 fn type_of(table: &[(u32, Type)], flags: u32) -> Option<Type> {
     table.iter().find(|(known, _)| *known == flags).map(|(_, java_type)| *java_type)
 }
@@ -191,6 +193,7 @@ fn encode(value: &Value, transcoder: &Transcoder) -> Result<Option<(Type, Vec<u8
 }
 
 /// The contrary of `encode`.
+#[inline]
 fn decode(java_type: Type, bytes: Cow<'_, [u8]>) -> Result<Value, Error> {
     Ok(match java_type {
         Type::Bool => match &*bytes {

@@ -57,6 +57,7 @@ pub(super) fn decode(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<V
     }))
 }
 
+#[inline]
 pub(super) fn text(bytes: Cow<'_, [u8]>) -> Result<String, Error> {
     String::from_utf8(bytes.into_owned()).map_err(|_| Error::Malformed("text in UTF-8"))
 }

@@ -110,11 +110,15 @@ impl Transcoder {
         }
     }
 
-    /// The value that bytes and flags mean.
+    /// The value that bytes and flags mean. Bytes that are owned (`item.value`) become the value's, without a copy.
     ///
     /// # Errors
     /// All but [`Error::Unsupported`].
-    pub fn decode(&self, bytes: &[u8], client_flags: u32) -> Result<Value, Error> {
+    pub fn decode<'a>(&self, bytes: impl Into<Cow<'a, [u8]>>, client_flags: u32) -> Result<Value, Error> {
+        self.decode_cow(bytes.into(), client_flags)
+    }
+
+    fn decode_cow(&self, bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Value, Error> {
         let compression = match self.dialect {
             Dialect::Plain => plain::compression(client_flags)?,
             Dialect::PhpMemcached => php::compression(client_flags)?,
@@ -124,8 +128,8 @@ impl Transcoder {
             }
         };
         let bytes = match compression {
-            Some(compression) => Cow::Owned(compression.decompress(bytes, self.value_bytes_max)?),
-            None => Cow::Borrowed(bytes),
+            Some(compression) => Cow::Owned(compression.decompress(&bytes, self.value_bytes_max)?),
+            None => bytes,
         };
         self.check_size(bytes.len())?;
         let value = match self.dialect {
