@@ -1,12 +1,13 @@
 //! A connection of a client: requests go out when they must, replies are taken one by one.
 
+mod deadline;
 mod input;
 mod socket;
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
 
+use deadline::Deadline;
 use input::Input;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
 use larder_client::{Address, Tls};
@@ -384,20 +385,6 @@ impl Link {
                 Err(error) => return Err(Failure::of_io(&error)),
             }
         }
-    }
-}
-
-/// When a wait has to end.
-struct Deadline(Option<Instant>);
-
-impl Deadline {
-    /// So many milliseconds from now; negative: never.
-    fn after(timeout: i32) -> Self {
-        Self(duration(timeout).and_then(|timeout| Instant::now().checked_add(timeout)))
-    }
-
-    fn has_passed(&self) -> bool {
-        self.0.is_some_and(|end| Instant::now() >= end)
     }
 }
 
