@@ -25,8 +25,8 @@ impl AsyncClient {
     }
 
     /// Flushes the namespace of larderd with this prefix (`<null>`: the default) on every server, now or after a delay,
-    /// rounded up to seconds, and servers that have left the list as [`AsyncClient::flush_all`]. `false`: the server has
-    /// no such namespace. Not in the binary protocol, and with prefixes that are keys.
+    /// rounded up to seconds, and servers that have left the list as [`AsyncClient::flush_all`]. `false`: the server
+    /// has no such namespace. Not in the binary protocol, and with prefixes that are keys.
     pub async fn flush_prefix(&self, prefix: &str, delay: Duration) -> ByServer<bool> {
         let delay_secs = secs_rounded_up(delay);
         let request = || {

@@ -135,8 +135,8 @@ impl WarmUp {
         timeout_at(deadline, lock.lock_owned()).await.map_err(|_| Error::Timeout)
     }
 
-    /// Before all is flushed: reads no old server any more, and waits for what is under way. Changes delete there still,
-    /// for the sake of other processes.
+    /// Before all is flushed: reads no old server any more, and waits for what is under way. Changes delete there
+    /// still, for the sake of other processes.
     pub(super) async fn flush(&self, deadline: Instant) {
         self.is_flushed.store(true, Ordering::SeqCst);
         for lock in &self.locks {

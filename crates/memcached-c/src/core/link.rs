@@ -273,8 +273,8 @@ impl Link {
         self.await_reply_within(options, false, |event| Ok(take(event)))
     }
 
-    /// The same, for a reply without a value, of which the server says how long it is: all of it has to come in the time
-    /// that one wait may take, from when it is its turn. An error of `take` ends it.
+    /// The same, for a reply without a value, of which the server says how long it is: all of it has to come in the
+    /// time that one wait may take, from when it is its turn. An error of `take` ends it.
     pub(super) fn await_reply_in_time<R>(
         &mut self,
         options: &Options,

@@ -9,8 +9,8 @@ use super::{Core, Distribution, Instance, KEY_BYTES_MAX, Kind, Options};
 use crate::abi::Return;
 
 impl Core {
-    /// Places servers anew: after a change of servers or of the distribution, or when one is ejected or returns. Errors:
-    /// there is no memory, and they are placed as before.
+    /// Places servers anew: after a change of servers or of the distribution, or when one is ejected or returns.
+    /// Errors: there is no memory, and they are placed as before.
     pub(crate) fn distribute(&mut self, options: &Options) -> Result<(), Return> {
         if !self.has_room_for_placement() {
             return Err(self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, ""));
@@ -126,8 +126,8 @@ pub(super) fn unix_secs() -> i64 {
         .map_or(0, |time| time.as_secs().try_into().unwrap_or(i64::MAX))
 }
 
-/// What placement takes for a server on its way, at most: 160 points of 16 bytes, with room to grow and to be sorted, on
-/// the rings with and without those that are ejected; and its structs.
+/// What placement takes for a server on its way, at most: 160 points of 16 bytes, with room to grow and to be sorted,
+/// on the rings with and without those that are ejected; and its structs.
 const SERVER_BYTES: usize = 2 * 160 * 16 * 3 + 1024;
 /// How often placement copies a name.
 const NAME_COPIES: usize = 12;
