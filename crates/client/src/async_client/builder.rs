@@ -303,8 +303,10 @@ impl AsyncBuilder {
         };
         let settings = Arc::new(self.settings);
         let timeout = settings.timeout;
-        let current = RwLock::new(Entry::new(Topology::new(router, Arc::clone(&settings), &[])));
         let near = settings.near_cache.map(|limits| Arc::new(NearStore::new(limits)));
+        let mut topology = Topology::new(router, Arc::clone(&settings), &[]);
+        topology.near.clone_from(&near);
+        let current = RwLock::new(Entry::new(topology));
         let (flights, leases) = (Flights::default(), TakenLeases::default());
         let shared = Shared { settings, current, setting: Mutex::default(), near, flights, leases, udp };
         AsyncClient { shared: Arc::new(shared), timeout }

@@ -1,10 +1,12 @@
 //! Requests to every server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::request::Request;
+use super::topology::Topology;
 use super::udp::made_or_sent;
 use super::{Answer, AsyncClient, Reply, impossible};
 use crate::Error;
@@ -13,21 +15,18 @@ use crate::codec::Protocol;
 
 /// All servers at once. Each has its own result.
 impl AsyncClient {
-    /// Flushes every server, now or after a delay, rounded up to seconds.
+    /// Flushes every server, now or after a delay, rounded up to seconds. During a
+    /// [warm-up](super::AsyncBuilder::warm_up) those as well, at the end, that have left the list: other processes may
+    /// still read them.
     pub async fn flush_all(&self, delay: Duration) -> ByServer<()> {
         let delay_secs = secs_rounded_up(delay);
         let is_ok = |reply: Reply| made_or_sent(&reply, |answer| matches!(answer, Answer::Ok));
-        self.end_warm_up().await;
-        let flushing = self.flushing(delay_secs);
-        let asked = self.ask_every_server("flush_all", || Ok(Request::FlushAll { delay_secs }), is_ok);
-        let results = asked.await;
-        flushing.end(&results);
-        results
+        self.flush("flush_all", delay_secs, || Ok(Request::FlushAll { delay_secs }), is_ok).await
     }
 
     /// Flushes the namespace of larderd with this prefix (`<null>`: the default) on every server, now or after a delay,
-    /// rounded up to seconds. `false`: the server has no such namespace. Not in the binary protocol, and with prefixes
-    /// that are keys.
+    /// rounded up to seconds, and servers that have left the list as [`AsyncClient::flush_all`]. `false`: the server
+    /// has no such namespace. Not in the binary protocol, and with prefixes that are keys.
     pub async fn flush_prefix(&self, prefix: &str, delay: Duration) -> ByServer<bool> {
         let delay_secs = secs_rounded_up(delay);
         let request = || {
@@ -39,14 +38,28 @@ impl AsyncClient {
             }
             Ok(Request::FlushPrefix { prefix: prefix.to_owned(), delay_secs })
         };
-        self.end_warm_up().await;
         let is_flushed = |reply: Reply| match reply.answer {
             Answer::Ok => Ok(true),
             Answer::NotFound => Ok(false),
             _ => Err(impossible()),
         };
+        self.flush("flush_prefix", delay_secs, request, is_flushed).await
+    }
+
+    async fn flush<R>(
+        &self,
+        name: &'static str,
+        delay_secs: u32,
+        request: impl Fn() -> Result<Request, Error>,
+        read: impl Fn(Reply) -> Result<R, Error>,
+    ) -> ByServer<R> {
+        let topology = self.shared.topology();
+        if let Some(warm_up) = &topology.warm_up {
+            // What is flushed does not come back from an old place.
+            warm_up.flush(self.deadline()).await;
+        }
         let flushing = self.flushing(delay_secs);
-        let results = self.ask_every_server("flush_prefix", request, is_flushed).await;
+        let results = self.ask_servers_of(&topology, name, topology.left(), request, read).await;
         flushing.end(&results);
         results
     }
@@ -73,22 +86,29 @@ impl AsyncClient {
         self.ask_every_server("stats", request, |reply| Ok(reply.stats)).await
     }
 
-    /// What is flushed does not come back from an old place.
-    async fn end_warm_up(&self) {
-        if let Some(warm_up) = &self.shared.topology().warm_up {
-            warm_up.end(self.deadline()).await;
-        }
-    }
-
     async fn ask_every_server<R>(
         &self,
         name: &'static str,
         request: impl Fn() -> Result<Request, Error>,
         read: impl Fn(Reply) -> Result<R, Error>,
     ) -> ByServer<R> {
+        self.ask_servers_of(&self.shared.topology(), name, None, request, read).await
+    }
+
+    /// `left`: positions in another list, of servers that are asked as well.
+    async fn ask_servers_of<R>(
+        &self,
+        topology: &Arc<Topology>,
+        name: &'static str,
+        left: Option<(Arc<Topology>, Vec<usize>)>,
+        request: impl Fn() -> Result<Request, Error>,
+        read: impl Fn(Reply) -> Result<R, Error>,
+    ) -> ByServer<R> {
         let deadline = self.deadline();
-        let topology = &self.shared.topology();
-        let ask = async |server: usize| {
+        let own = (0..topology.pools.len()).map(|server| (topology, server));
+        let left = left.iter().flat_map(|(old, left)| left.iter().map(move |server| (old, *server)));
+        let servers: Vec<_> = own.chain(left).collect();
+        let ask = async |(topology, server): (&Arc<Topology>, usize)| {
             let request = request()?;
             if let Some(udp) = &self.shared.udp {
                 let address = &topology.pools[server].address;
@@ -99,8 +119,12 @@ impl AsyncClient {
             topology.ask_directly(server, request, deadline).await.and_then(&read)
         };
         let asked = async {
-            let results = join_all((0..topology.pools.len()).map(ask)).await;
-            topology.pools.iter().map(|pool| pool.address.clone()).zip(results).collect()
+            let results = join_all(servers.iter().copied().map(ask)).await;
+            servers
+                .iter()
+                .map(|(topology, server)| topology.pools[*server].address.clone())
+                .zip(results)
+                .collect()
         };
         match self.observe_many(name, 0) {
             Some(observation) => observation.of_every_server(asked).await,

@@ -114,17 +114,25 @@ impl Flushing<'_> {
     pub(super) fn end<R>(mut self, results: &ByServer<R>) {
         self.is_certain = !results.iter().any(|(_, result)| result.as_ref().is_err_and(Error::is_unknown));
     }
+
+    /// From when until when it takes effect, if it has ended now. `None`: it has.
+    fn expected(&self, now: Instant) -> Option<(Instant, Instant)> {
+        if self.is_certain && self.delay.is_zero() {
+            return None;
+        }
+        let time = self.client.timeout.min(TIMEOUT_MAX) + DOUBT;
+        let late = if self.is_certain { Duration::ZERO } else { time };
+        let from = (self.began + self.delay).checked_sub(FLUSH_SPREAD).unwrap_or(self.began);
+        Some((from, now + self.delay + late + FLUSH_SPREAD))
+    }
 }
 
 impl Drop for Flushing<'_> {
     fn drop(&mut self) {
-        if let Some(near) = self.client.near()
-            && !(self.is_certain && self.delay.is_zero())
+        if let Some((from, to)) = self.expected(Instant::now())
+            && let Some(near) = self.client.near()
         {
-            let time = self.client.timeout.min(TIMEOUT_MAX) + DOUBT;
-            let late = if self.is_certain { Duration::ZERO } else { time };
-            let from = (self.began + self.delay).checked_sub(FLUSH_SPREAD).unwrap_or(self.began);
-            near.expect_flush(from, Instant::now() + self.delay + late + FLUSH_SPREAD);
+            near.expect_flush(from, to);
         }
         self.client.clear_near();
     }
@@ -152,3 +160,66 @@ impl Drop for Changing<'_> {
 
 /// Servers count whole seconds: a flush takes effect so much earlier or later.
 const FLUSH_SPREAD: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Address;
+    use crate::async_client::{Coherence, NearCache};
+
+    fn client(timeout: Duration) -> AsyncClient {
+        let near = NearCache {
+            entries_max: 10,
+            bytes_max: 1 << 20,
+            ttl: Duration::from_secs(60),
+            coherence: Coherence::Ttl,
+        };
+        AsyncClient::builder().timeout(timeout).near_cache(near).build()
+    }
+
+    #[test]
+    fn a_flush_is_expected_until_no_server_can_make_it_any_more() {
+        let (secs, minute) = (Duration::from_secs, Duration::from_secs(60));
+        let client = client(minute);
+        let now = Instant::now() + minute;
+        let results = |error: fn() -> Error| {
+            let at = |port| Address::Inet { host: "a".into(), port };
+            vec![(at(1), Ok(())), (at(2), Err(error()))]
+        };
+        let unknown: ByServer<()> = results(|| Error::Unknown(Box::new(Error::Closed)));
+        let known: ByServer<()> = results(|| Error::Ejected(Address::Inet { host: "a".into(), port: 2 }));
+        for (delay, results, expected) in [
+            (0, Some(&known), None),
+            (100, Some(&known), Some((98, 102))),
+            // The request lives as long as its client waits.
+            (0, Some(&unknown), Some((-2, 63))),
+            (0, None, Some((-2, 63))),
+            (100, None, Some((98, 163))),
+        ] {
+            let mut flushing = client.flushing(delay);
+            flushing.began = now;
+            if let Some(results) = results {
+                flushing.is_certain =
+                    !results.iter().any(|(_, result)| result.as_ref().is_err_and(Error::is_unknown));
+            }
+            let at = |offset: i64| match u64::try_from(offset) {
+                Ok(after) => now + secs(after),
+                Err(_) => now - secs(offset.unsigned_abs()),
+            };
+            let expected = expected.map(|(from, to)| (at(from), at(to)));
+            assert_eq!(flushing.expected(now), expected, "{delay}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_time_when_all_may_be_flushed() {
+        let client = client(Duration::from_secs(60));
+        let near = client.near().expect("it has one");
+        let now = Instant::now();
+        let minute = Duration::from_secs(60);
+        near.expect_flush(now + minute, now + minute * 2);
+        assert!(near.stamp(b"k", &client.shared).is_some());
+        near.expect_flush(now - minute, now + minute);
+        assert!(near.stamp(b"k", &client.shared).is_none());
+    }
+}

@@ -163,6 +163,11 @@ impl NearStore {
         }
     }
 
+    /// True if servers tell of changes.
+    pub(super) fn is_watching(&self) -> bool {
+        self.logs.is_some()
+    }
+
     /// The value of a key, if it is valid.
     pub(super) fn get(&self, key: &[u8]) -> Option<Item> {
         let entry = self.entries.get(key);

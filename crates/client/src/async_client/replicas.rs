@@ -106,8 +106,8 @@ impl Topology {
             return self.change_replicas(replication, &places, Arc::new(request), is_quiet, deadline).await;
         }
         let asked = match (replication.reads, request) {
-            (ReadRule::First, request) => self.read_first(&places, request, deadline).await,
-            (ReadRule::Newest, request) => self.read_newest(&places, request, deadline).await,
+            (ReadRule::First, request) => self.read_first(key, &places, request, deadline).await,
+            (ReadRule::Newest, request) => self.read_newest(key, &places, request, deadline).await,
         };
         match asked {
             Err(error) if self.hides(&error) => Ok(Reply::miss()),
@@ -117,6 +117,7 @@ impl Topology {
 
     async fn read_first(
         self: &Arc<Self>,
+        key: &[u8],
         places: &[usize],
         request: Request,
         deadline: Instant,
@@ -131,6 +132,7 @@ impl Topology {
             match self.ask_place(place, &request, false, now + share).await {
                 Ok(reply) if reply.found.is_none() => missed.push(place),
                 Ok(reply) => {
+                    self.note_place(key, place);
                     let copy = Copy { place, reply };
                     if has_ttl && let Some(key) = request.key() {
                         join_all(missed.into_iter().map(|place| self.fill(place, &copy, key, deadline)))
@@ -147,18 +149,29 @@ impl Topology {
 
     async fn read_newest(
         self: &Arc<Self>,
+        key: &[u8],
         places: &[usize],
         request: Request,
         deadline: Instant,
     ) -> Result<Reply, Error> {
         let request = Arc::new(request.with_cas());
         let ask = |place: &usize| self.ask_place(*place, &request, false, deadline);
-        let (replies, failures): (Vec<_>, Vec<_>) =
-            join_all(places.iter().map(ask)).await.into_iter().partition(Result::is_ok);
-        let cas = |reply: &Reply| reply.found.as_ref().and_then(|found| found.item.cas);
-        match replies.into_iter().flatten().max_by_key(cas) {
-            Some(newest) => Ok(newest),
-            None => Err(failures.into_iter().find_map(Result::err).unwrap_or(Error::NoServers)),
+        let (mut newest, mut failure) = (None::<Copy>, None);
+        for (&place, reply) in places.iter().zip(join_all(places.iter().map(ask)).await) {
+            match reply {
+                Ok(reply) if newest.as_ref().is_none_or(|newest| newest.reply.cas() < reply.cas()) => {
+                    newest = Some(Copy { place, reply });
+                }
+                Ok(_) => {}
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match newest {
+            Some(Copy { place, reply }) => {
+                self.note_place(key, place);
+                Ok(reply)
+            }
+            None => Err(failure.unwrap_or(Error::NoServers)),
         }
     }
 

@@ -18,6 +18,11 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    /// The CAS value of what a get has found.
+    pub(super) fn cas(&self) -> Option<u64> {
+        self.found.as_ref()?.item.cas
+    }
+
     /// A get that has found nothing.
     pub(super) fn miss() -> Self {
         Self { answer: Answer::Found, found: None, stats: Vec::new() }

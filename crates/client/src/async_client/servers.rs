@@ -77,6 +77,7 @@ impl AsyncClient {
         }
         let mut topology =
             Topology::new(old.router.with_servers(&servers.0), Arc::clone(settings), &old.pools);
+        topology.near.clone_from(&self.shared.near);
         let earlier = old.warm_up.iter().flat_map(WarmUp::undrained);
         let undrained = earlier.chain([stay]).collect();
         topology.warm_up = settings.warm_up.map(|time| {

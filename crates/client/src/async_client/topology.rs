@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::attempts::Attempts;
 use super::builder::Settings;
+use super::near_cache::NearStore;
 use super::observer;
 use super::pool::Pool;
 use super::reply::{Answer, Failure, Reply};
@@ -24,6 +25,7 @@ pub(super) struct Topology {
     pub pools: Vec<Arc<Pool>>,
     pub warm_up: Option<WarmUp>,
     pub settings: Arc<Settings>,
+    pub near: Option<Arc<NearStore>>,
 }
 
 impl Topology {
@@ -35,7 +37,17 @@ impl Topology {
             same.map_or_else(new, Arc::clone)
         };
         let pools = router.servers().iter().map(pool).collect();
-        Self { router, pools, warm_up: None, settings }
+        Self { router, pools, warm_up: None, settings, near: None }
+    }
+
+    /// A key is asked of this server. A near cache watches the key's own alone: what another one says, which may be old
+    /// and changes unseen, is not kept.
+    pub(super) fn note_place(&self, key: &[u8], server: usize) {
+        if let Some(near) = self.near.as_ref().filter(|near| near.is_watching())
+            && self.router.locator().server_of(key) != Some(server)
+        {
+            near.invalidate(key);
+        }
     }
 
     /// Asks the server of a key, or another one if the policy says so. A refusal is an error.
@@ -63,6 +75,7 @@ impl Topology {
         let mut attempts = Attempts::new(self.settings.retries, request.is_read());
         loop {
             let server = self.route(key, &mut attempts)?;
+            self.note_place(key, server);
             match self.ask_server(server, request, is_quiet, None, deadline).await {
                 Ok(Reply { answer: Answer::Refused(kind, text), .. }) => {
                     return Err(Error::Refused { kind, text });

@@ -84,7 +84,9 @@ impl UdpServers {
             return Err(Error::Unsupported(reason));
         }
         let server = match topology.router.route(key, &[]) {
-            Route::Server(server) => topology.pools.get(server).map(|pool| self.server(&pool.address)),
+            Route::Server(position) => {
+                topology.pools.get(position).map(|pool| (position, self.server(&pool.address)))
+            }
             _ => None,
         };
         match self.mode {
@@ -92,13 +94,14 @@ impl UdpServers {
                 if !is_quiet {
                     return Err(Error::Unsupported(ANSWERLESS));
                 }
-                let server = server.ok_or(Error::NoServers)?;
+                let (_, server) = server.ok_or(Error::NoServers)?;
                 server.send(request, topology.settings.protocol, deadline).await.map(Some)
             }
             Udp::Gets { wait } => {
-                let Some(server) = server.filter(|_| !is_quiet && request.is_plain_get()) else {
+                let Some((position, server)) = server.filter(|_| !is_quiet && request.is_plain_get()) else {
                     return Ok(None);
                 };
+                topology.note_place(key, position);
                 // TCP needs time as well.
                 let now = Instant::now();
                 let until = now + deadline.saturating_duration_since(now) / 2;

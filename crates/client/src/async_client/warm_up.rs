@@ -40,8 +40,10 @@ pub(super) struct WarmUp {
     /// For each list that was replaced: closed as soon as no request over its servers is under way. Till then one may
     /// still change or move values there.
     drained: Vec<watch::Receiver<()>>,
-    /// Old servers that are read no more: a request to them has failed.
+    /// Old servers that are asked no more: a request to them has failed.
     is_cold: Vec<AtomicBool>,
+    /// No value moves any more, since all were flushed.
+    is_flushed: AtomicBool,
     /// See `old`.
     is_down: AtomicBool,
     locks: Vec<Arc<Mutex<()>>>,
@@ -57,6 +59,7 @@ impl WarmUp {
             until: now.checked_add(time).unwrap_or(now),
             deletes_until: now.checked_add(time * 2).unwrap_or(now),
             is_cold: old.pools.iter().map(|_| AtomicBool::new(false)).collect(),
+            is_flushed: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
             old: RwLock::new(Some(old)),
             drained,
@@ -97,13 +100,17 @@ impl WarmUp {
 
     /// True if values may be moved from there.
     fn is_readable(&self, server: usize) -> bool {
-        Instant::now() < self.until && !self.is_cold[server].load(Ordering::SeqCst)
+        Instant::now() < self.until && !self.is_flushed.load(Ordering::SeqCst) && !self.is_cold(server)
+    }
+
+    fn is_cold(&self, server: usize) -> bool {
+        self.is_cold[server].load(Ordering::SeqCst)
     }
 
     /// True if such a request may be sent there.
     fn may_ask(&self, server: usize, request: &Request) -> bool {
         let is_time = Instant::now() < self.deletes_until && request.is_delete();
-        self.is_readable(server) || is_time && !self.is_cold[server].load(Ordering::SeqCst)
+        self.is_readable(server) || is_time && !self.is_cold(server)
     }
 
     /// Of the lists that were replaced, those over whose servers requests are under way.
@@ -128,9 +135,10 @@ impl WarmUp {
         timeout_at(deadline, lock.lock_owned()).await.map_err(|_| Error::Timeout)
     }
 
-    /// Reads no old server any more, and waits for what is under way.
-    pub(super) async fn end(&self, deadline: Instant) {
-        self.is_cold.iter().for_each(|is_cold| is_cold.store(true, Ordering::SeqCst));
+    /// Before all is flushed: reads no old server any more, and waits for what is under way. Changes delete there
+    /// still, for the sake of other processes.
+    pub(super) async fn flush(&self, deadline: Instant) {
+        self.is_flushed.store(true, Ordering::SeqCst);
         for lock in &self.locks {
             let _ = timeout_at(deadline, lock.lock()).await;
         }
@@ -153,6 +161,18 @@ impl WarmUp {
 }
 
 impl Topology {
+    /// Servers that have left the list, and that a process may still read: the list that had them, and their positions
+    /// in it.
+    pub(super) fn left(&self) -> Option<(Arc<Self>, Vec<usize>)> {
+        let old = self.warming()?.old()?;
+        let has_left = |position: &usize| {
+            let address = &old.pools[*position].address;
+            self.pools.iter().all(|pool| pool.address != *address)
+        };
+        let left = (0..old.pools.len()).filter(has_left).collect();
+        Some((old, left))
+    }
+
     /// The warm-up, unless it is over.
     pub(super) fn warming(&self) -> Option<&WarmUp> {
         self.warm_up.as_ref().filter(|warm_up| !warm_up.is_down())

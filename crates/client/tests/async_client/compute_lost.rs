@@ -92,6 +92,18 @@ async fn who_is_dropped_while_it_stores_gives_its_lease_back() {
     }
 }
 
+/// Others need not wait for what was refused.
+#[tokio::test]
+async fn who_cannot_store_gives_its_lease_back() {
+    for server in start_each(&[]) {
+        let small = patient(Protocol::Meta).server(address(&server)).value_bytes_max(10).build();
+        let (other, counts) = observed(Protocol::Meta, &server);
+        assert_eq!(computed(&small, OPTIONS, "more than it may store").await, "more than it may store");
+        assert_eq!(timeout(MINUTE, computed(&other, OPTIONS, "new")).await.expect("in time"), "new");
+        assert_eq!(counts.results(), ["Stored"]);
+    }
+}
+
 #[tokio::test]
 async fn without_leases_nothing_newer_is_deleted() {
     #[derive(Debug)]

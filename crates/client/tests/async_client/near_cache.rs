@@ -2,6 +2,7 @@
 
 mod late;
 mod scripted;
+mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

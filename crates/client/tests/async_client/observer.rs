@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use larder_client::async_client::{Coherence, NearCache, Observer, Operation};
+use larder_client::async_client::{Coherence, Computation, NearCache, Observer, Operation};
 use larder_client::{Address, Protocol, Ttl};
 
 use crate::faults::Fake;
@@ -25,6 +25,10 @@ impl Observer for Errors {
             .lock()
             .expect(WELL)
             .push(operation.error.map_or(String::new(), |error| format!("{error} {error:?}")));
+    }
+
+    fn computed(&self, computation: &Computation<'_>) {
+        self.0.lock().expect(WELL).push(format!("{:?}", computation.result));
     }
 }
 
@@ -148,6 +152,25 @@ async fn failures_are_told_with_their_attempts() {
     client.get("k").await.expect_err("nobody listens");
     client.get_many(["k", "l"]).collect().await;
     assert_eq!(words.take(), ["get failed 1 0/1 connect at", "get_many failed 0 0/2 connect at"]);
+}
+
+#[tokio::test]
+async fn stores_of_computations_are_told_without_the_words_of_the_server() {
+    let (mut server, builder) = Fake::start(Protocol::Text).await;
+    let errors = Arc::new(Errors::default());
+    let client = builder.observer(Arc::clone(&errors) as Arc<dyn Observer>).build();
+    let compute = async || Ok::<_, String>("x");
+    let computed =
+        tokio::spawn(async move { client.get_or_compute("k", Duration::from_secs(60), compute).await });
+    let mut peer = server.accept().await;
+    peer.expect("get k\r\n").await;
+    peer.send("END\r\n").await;
+    peer.expect("add k 0 60 1\r\nx\r\n").await;
+    peer.send("SERVER_ERROR hunter2\r\n").await;
+    assert_eq!(computed.await.expect("no panic").expect(WELL).value, b"x");
+    let told = std::mem::take(&mut *errors.0.lock().expect(WELL));
+    assert!(told.iter().any(|told| told.contains("NotStored")), "{told:?}");
+    assert!(!told.concat().contains("hunter2"), "{told:?}");
 }
 
 #[tokio::test]

@@ -209,6 +209,27 @@ async fn a_get_without_room_goes_over_tcp_and_tells_nothing_of_the_server() {
     again.abort();
 }
 
+/// Who has no time does not find out that nobody answers.
+#[tokio::test]
+async fn gets_without_time_tell_nothing_of_the_server() {
+    let (_server, _silent, client) = silent(gets(MINUTE), MINUTE).await;
+    let hasty = client.with_timeout(Duration::from_millis(4));
+    for _ in 0..20 {
+        // Over TCP, or not at all.
+        let _ = hasty.get("k").await;
+    }
+    let asked = client.udp_counts().asked;
+    let patient = client.clone();
+    let get = tokio::spawn(async move { patient.get("k").await });
+    let is_asked = async {
+        while client.udp_counts().asked == asked {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(MINUTE, is_asked).await.expect("it is not ejected");
+    get.abort();
+}
+
 #[tokio::test]
 async fn tcp_has_time_however_long_a_get_waits() {
     let (_server, _silent, client) = silent(gets(MINUTE), Duration::from_millis(400)).await;

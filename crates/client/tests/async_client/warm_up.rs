@@ -149,6 +149,35 @@ async fn changes_find_what_has_moved() {
     }
 }
 
+/// Another process still reads servers that have left the list.
+#[tokio::test]
+async fn what_was_flushed_comes_back_from_no_server_that_has_left() {
+    for servers in kinds() {
+        let old = list(&servers[..2]);
+        let new = list(&servers[1..]);
+        let process = || warm(&servers[..2]).build();
+        let (before, client, late) = (process(), process(), process());
+        for key in keys() {
+            before.set(&key, "flushed", MINUTE).await.expect(WELL);
+        }
+        client.set_servers(&new).expect("the protocol can");
+        late.set_servers(&new).expect("the protocol can");
+        let flushed = client.flush_all(Duration::ZERO).await;
+        let at: HashSet<_> = flushed.iter().map(|(address, _)| address.clone()).collect();
+        assert!(flushed.len() == 3 && flushed.iter().all(|(_, flushed)| flushed.is_ok()), "{flushed:?}");
+        assert!(old.0.iter().chain(&new.0).all(|server| at.contains(&server.address)), "{at:?}");
+        for key in keys() {
+            assert_eq!(late.get(&key).await.expect(WELL), None);
+        }
+        // Nor does what is deleted after the flush, of a process that has got the list later.
+        for key in keys() {
+            before.set(&key, "deleted", MINUTE).await.expect(WELL);
+            client.delete(&key).await.expect(WELL);
+            assert_eq!(late.get(&key).await.expect(WELL), None);
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_old_server_that_is_gone_costs_one_failure() {
     for mut servers in kinds() {

@@ -184,17 +184,15 @@ impl Core {
         let mut number = None;
         let mut refused = None;
         let told = self.receive(options, at, |link| {
-            link.await_reply(options, |event| match event {
-                Event::Done(_, outcome) => {
-                    if let Outcome::Number(sum) = outcome {
-                        number = Some(sum);
-                    }
-                    if let Outcome::Error(reply) = outcome {
-                        refused = Some(reply.kind);
-                    }
-                    operation.code(options, &outcome)
+            link.await_reply_in_time(options, |event| {
+                let Event::Done(_, outcome) = event else { return Ok(Ok(Return::SUCCESS)) };
+                if let Outcome::Number(sum) = outcome {
+                    number = Some(sum);
                 }
-                _ => Ok(Return::SUCCESS),
+                if let Outcome::Error(reply) = outcome {
+                    refused = Some(reply.kind);
+                }
+                Ok(operation.code(options, &outcome))
             })
         });
         let told = told.map_err(|code| match operation {
@@ -320,7 +318,8 @@ impl Core {
                     instance.failures.count = options.failure_limit.saturating_sub(1);
                 }
                 self.note_disconnect(at);
-                self.distribute(options);
+                // Without memory for it the server stays on the ring, and is tried again.
+                let _ = self.distribute(options);
                 return Err(self.fail_at(options, at, Failure::new(Return::SERVER_MARKED_DEAD, "")));
             }
             instance.is_in_timeout = true;

@@ -116,9 +116,11 @@ impl Core {
             let asked = link.and_then(|mut link| {
                 link.request(|pipeline, output| pipeline.verbosity(output, level, Tag::Awaited))?;
                 link.flush(&text)?;
-                link.await_reply(&text, |event| match event {
-                    Event::Done(_, Outcome::Error(reply)) => Err(refusal(&text, &reply)),
-                    _ => Ok(()),
+                link.await_reply_in_time(&text, |event| {
+                    Ok(match event {
+                        Event::Done(_, Outcome::Error(reply)) => Err(refusal(&text, &reply)),
+                        _ => Ok(()),
+                    })
                 })?
             });
             if asked.is_err() {

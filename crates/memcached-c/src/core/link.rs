@@ -1,12 +1,13 @@
 //! A connection of a client: requests go out when they must, replies are taken one by one.
 
+mod deadline;
 mod input;
 mod socket;
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
 
+use deadline::Deadline;
 use input::Input;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
 use larder_client::{Address, Tls};
@@ -70,9 +71,11 @@ impl Link {
             link.reserve(login.user.len().saturating_add(login.password.len()))?;
             link.pipeline.login(&mut link.output, &login.user, &login.password, Tag::Awaited);
             link.flush(options)?;
-            link.await_reply(options, |event| match event {
-                Event::Done(_, Outcome::Error(reply)) => Err(super::change::refusal(options, &reply)),
-                _ => Ok(()),
+            link.await_reply_in_time(options, |event| {
+                Ok(match event {
+                    Event::Done(_, Outcome::Error(reply)) => Err(super::change::refusal(options, &reply)),
+                    _ => Ok(()),
+                })
             })??;
         }
         Ok(link)
@@ -221,19 +224,17 @@ impl Link {
         options: &Options,
         take: impl FnOnce(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
-        self.next_until(options, &Deadline(None), take)
+        self.next_within(options, None, take)
     }
 
-    fn next_until<R>(
+    /// The same; `deadline`: for a reply without a value, which may not be endless.
+    fn next_within<R>(
         &mut self,
         options: &Options,
-        deadline: &Deadline,
+        deadline: Option<&Deadline>,
         take: impl FnOnce(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
         loop {
-            if deadline.has_passed() {
-                return Err(Failure::timeout());
-            }
             let unread = self.input.unread();
             let mut rest = unread;
             match self.pipeline.receive(&mut rest) {
@@ -250,38 +251,51 @@ impl Link {
                 }
                 Err(violation) => return Err(Failure::violation(&violation)),
             }
+            if let Some(deadline) = deadline {
+                if self.pipeline.needed_bytes() > REPLY_BYTES_MAX {
+                    return Err(Failure::new(Return::UNKNOWN_READ_FAILURE, "the reply is too long"));
+                }
+                if deadline.has_passed() && options.poll_timeout != 0 {
+                    return Err(Failure::timeout());
+                }
+            }
             self.fill(options)?;
         }
     }
 
-    /// Takes events until the reply to the awaited request is complete; its events go to `take`.
+    /// Takes events until the reply to the awaited request is complete; its events go to `take`. For values, which may
+    /// be large.
     pub(super) fn await_reply<R>(
         &mut self,
         options: &Options,
         mut take: impl FnMut(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
-        self.await_reply_until(options, &Deadline(None), |event| Ok(take(event)))
+        self.await_reply_within(options, false, |event| Ok(take(event)))
     }
 
-    /// The same, for a reply of which the server says how long it is: all of it has to come in the time that one wait
-    /// may take, and an error of `take` ends it.
+    /// The same, for a reply without a value, of which the server says how long it is: all of it has to come in the
+    /// time that one wait may take, from when it is its turn. An error of `take` ends it.
     pub(super) fn await_reply_in_time<R>(
         &mut self,
         options: &Options,
         take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        self.await_reply_until(options, &Deadline::after(options.poll_timeout), take)
+        self.await_reply_within(options, true, take)
     }
 
-    fn await_reply_until<R>(
+    fn await_reply_within<R>(
         &mut self,
         options: &Options,
-        deadline: &Deadline,
+        is_in_time: bool,
         mut take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
+        let mut deadline = None;
         loop {
             let is_awaited = self.pipeline.front() == Some(&Tag::Awaited);
-            let step = self.next_until(options, deadline, |event| {
+            if is_awaited && is_in_time {
+                deadline.get_or_insert_with(|| Deadline::after(options.poll_timeout));
+            }
+            let step = self.next_within(options, deadline.as_ref(), |event| {
                 let is_done = matches!(event, Event::Done(Tag::Awaited, _));
                 let result = if is_awaited || is_done { Some(take(event)?) } else { None };
                 Ok(result.filter(|_| is_done))
@@ -374,25 +388,13 @@ impl Link {
     }
 }
 
-/// When a wait has to end.
-struct Deadline(Option<Instant>);
-
-impl Deadline {
-    /// So many milliseconds from now; negative: never.
-    fn after(timeout: i32) -> Self {
-        Self(duration(timeout).and_then(|timeout| Instant::now().checked_add(timeout)))
-    }
-
-    fn has_passed(&self) -> bool {
-        self.0.is_some_and(|end| Instant::now() >= end)
-    }
-}
-
 /// Requests are buffered up to this size (`MEMCACHED_MAX_BUFFER`).
 const OUTPUT_BYTES_MAX: usize = 8196;
 /// What a request has besides its value, at most.
 const REQUEST_BYTES: usize = 512;
 /// Any system takes so much of a connection without an answer.
 const SAFE_BYTES: usize = 16 << 10;
+/// What a reply without a value may announce: `stats detail dump` is one text.
+const REPLY_BYTES_MAX: usize = 64 << 20;
 /// So much is read before requests are sent that the server does not take.
 const INPUT_BYTES_MAX: usize = 256 << 20;

@@ -6,10 +6,15 @@ use larder_client::placement::{Distribution as Spread, KeyHash, Locator, Names, 
 use larder_client::{Server, placement};
 
 use super::{Core, Distribution, Instance, KEY_BYTES_MAX, Kind, Options};
+use crate::abi::Return;
 
 impl Core {
     /// Places servers anew: after a change of servers or of the distribution, or when one is ejected or returns.
-    pub(crate) fn distribute(&mut self, options: &Options) {
+    /// Errors: there is no memory, and they are placed as before.
+    pub(crate) fn distribute(&mut self, options: &Options) -> Result<(), Return> {
+        if !self.has_room_for_placement() {
+            return Err(self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, ""));
+        }
         if options.sort_hosts {
             self.instances.sort_by(|a, b| (&a.host, a.port).cmp(&(&b.host, b.port)));
         }
@@ -17,7 +22,7 @@ impl Core {
         let whole = Locator::new(&servers, self.placement(options));
         if !options.is_consistent() || !options.auto_eject {
             self.locator = Some(whole);
-            return;
+            return Ok(());
         }
         let now = unix_secs();
         let ejected: Vec<_> =
@@ -28,6 +33,16 @@ impl Core {
         if ejected.len() < servers.len() {
             self.locator = Some(if ejected.is_empty() { whole } else { whole.without(&ejected) });
         }
+        Ok(())
+    }
+
+    /// Placement takes its memory in many parts, which cannot be asked for. There has to be room for all of them, which
+    /// another thread may still take before.
+    fn has_room_for_placement(&self) -> bool {
+        let names: usize = self.instances.iter().map(|instance| instance.host.as_bytes().len()).sum();
+        let servers = self.instances.len().saturating_mul(SERVER_BYTES);
+        let bytes = servers.saturating_add(names.saturating_mul(NAME_COPIES));
+        Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
     }
 
     fn placement(&self, options: &Options) -> Placement {
@@ -62,7 +77,8 @@ impl Core {
     /// The same, for a request: a server that was ejected returns when its time is up.
     pub(super) fn place_now(&mut self, options: &Options, key: &[u8]) -> usize {
         if options.auto_eject && self.next_rebuild != 0 && unix_secs() > self.next_rebuild {
-            self.distribute(options);
+            // Without memory for it they stay where they are.
+            let _ = self.distribute(options);
         }
         self.place(options, key)
     }
@@ -110,6 +126,11 @@ pub(super) fn unix_secs() -> i64 {
         .map_or(0, |time| time.as_secs().try_into().unwrap_or(i64::MAX))
 }
 
+/// What placement takes for a server on its way, at most: 160 points of 16 bytes, with room to grow and to be sorted,
+/// on the rings with and without those that are ejected; and its structs.
+const SERVER_BYTES: usize = 2 * 160 * 16 * 3 + 1024;
+/// How often placement copies a name.
+const NAME_COPIES: usize = 12;
 /// The port that a name on a ring leaves out.
 const DEFAULT_PORT: u16 = larder_client::address::DEFAULT_PORT;
 

@@ -158,7 +158,11 @@ pub(crate) fn set(memc: &Memc, behavior: Behavior, data: u64) -> Return {
         Behavior::NOREPLY => set_flag(settings, Flag::Reply, !is_on),
         Behavior::SORT_HOSTS => {
             set_flag(settings, Flag::UseSortHosts, is_on);
-            distribute(memc);
+            let code = distribute(memc);
+            if code.is_failure() {
+                settings.flags.set(flags);
+            }
+            return code;
         }
         Behavior::DISTRIBUTION => return set_distribution(memc, u32::try_from(data).unwrap_or(u32::MAX)),
         Behavior::KETAMA if is_on => return set_distribution(memc, Distribution::CONSISTENT_KETAMA),
@@ -309,6 +313,7 @@ fn set_flag(settings: &MemcachedSt, flag: Flag, is_on: bool) {
 /// Sets the distribution, and places servers anew.
 pub(crate) fn set_distribution(memc: &Memc, distribution: u32) -> Return {
     let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
+    let before = (settings.distribution.get(), settings.ketama_weighted.get());
     match distribution {
         Distribution::CONSISTENT | Distribution::CONSISTENT_KETAMA => settings.ketama_weighted.set(false),
         Distribution::CONSISTENT_WEIGHTED => settings.ketama_weighted.set(true),
@@ -316,8 +321,12 @@ pub(crate) fn set_distribution(memc: &Memc, distribution: u32) -> Return {
         _ => {}
     }
     settings.distribution.set(distribution);
-    distribute(memc);
-    Return::SUCCESS
+    let code = distribute(memc);
+    if code.is_failure() {
+        settings.distribution.set(before.0);
+        settings.ketama_weighted.set(before.1);
+    }
+    code
 }
 
 /// Sets a hash function.
@@ -343,10 +352,9 @@ pub(crate) fn set_hash(
     }
 }
 
-pub(super) fn distribute(memc: &Memc) {
-    if let Some((mut session, options)) = session(memc) {
-        session.core.distribute(&options);
-    }
+fn distribute(memc: &Memc) -> Return {
+    let placed = session(memc).map_or(Ok(()), |(mut session, options)| session.core.distribute(&options));
+    placed.err().unwrap_or(Return::SUCCESS)
 }
 
 fn invalid(memc: &Memc, text: &str) -> Return {

@@ -28,10 +28,16 @@ export! {
             set_distribution(&memc, old);
             return fail(&memc, Return::MEMORY_ALLOCATION_FAILURE, "");
         }
-        if let Some((mut session, options)) = session(&memc) {
-            session.core.buckets = Some(hosts.into());
-            session.core.distribute(&options);
+        let placed = session(&memc).map_or(Ok(()), |(mut session, options)| {
+            let before = session.core.buckets.replace(hosts.into());
+            session.core.distribute(&options).inspect_err(|_| session.core.buckets = before)
+        });
+        match placed {
+            Ok(()) => Return::SUCCESS,
+            Err(code) => {
+                set_distribution(&memc, old);
+                code
+            }
         }
-        Return::SUCCESS
     }
 }

@@ -199,7 +199,9 @@ fn copy_state(made: &Memc, source: &Memc) -> Return {
     if let (Some((mut session, options)), Some((namespace, tls))) = (session(made), copied) {
         session.core.namespace = namespace;
         session.core.tls = tls;
-        session.core.distribute(&options);
+        if let Err(code) = session.core.distribute(&options) {
+            return code;
+        }
     }
     super::sasl::copy(made, source)
 }

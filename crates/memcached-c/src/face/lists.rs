@@ -1,7 +1,7 @@
 //! Lists of servers, and servers that are added to a client.
 
 use super::session;
-use crate::abi::{Chars, HOST_SIZE, Memc, Out, Return, ServerList, ServerSt, export};
+use crate::abi::{Chars, HOST_SIZE, Memc, Out, Return, ServerList, ServerSt, Session, export};
 use crate::core::{Core, Kind, Options};
 
 export! {
@@ -55,7 +55,7 @@ export! {
 
 /// Adds servers: all of them, or none. A weight makes a ring weighted, even one that is chosen later.
 pub(super) fn push<'h>(memc: &Memc, servers: impl Iterator<Item = (&'h [u8], u16, u32, Kind)>) -> Return {
-    let Some((mut session, mut options)) = session(memc) else { return Return::INVALID_ARGUMENTS };
+    let Some((mut session, options)) = session(memc) else { return Return::INVALID_ARGUMENTS };
     let before = session.core.instances.len();
     let mut is_weighted = false;
     for (host, port, weight, kind) in servers {
@@ -67,29 +67,37 @@ pub(super) fn push<'h>(memc: &Memc, servers: impl Iterator<Item = (&'h [u8], u16
         }
         is_weighted |= weight > 1;
     }
-    if is_weighted {
-        session.settings.ketama_weighted.set(true);
-        options.weighted = true;
+    place(session, options, before, is_weighted)
+}
+
+/// Places servers that were added behind the first ones. Without memory for it they are removed again.
+fn place(mut session: Session<'_>, mut options: Options, before: usize, is_weighted: bool) -> Return {
+    options.weighted |= is_weighted;
+    match session.core.distribute(&options) {
+        Ok(()) => {
+            if is_weighted {
+                session.settings.ketama_weighted.set(true);
+            }
+            Return::SUCCESS
+        }
+        Err(code) => {
+            session.core.instances.truncate(before);
+            code
+        }
     }
-    session.core.distribute(&options);
-    Return::SUCCESS
 }
 
 /// Adds a server. A weight makes a ring weighted that has been chosen.
 pub(super) fn add(memc: &Memc, host: &[u8], port: u16, weight: u32, kind: Kind) -> Return {
-    let Some((mut session, mut options)) = session(memc) else { return Return::INVALID_ARGUMENTS };
+    let Some((mut session, options)) = session(memc) else { return Return::INVALID_ARGUMENTS };
+    let before = session.core.instances.len();
     if let Err(code) = check(&mut session.core, &options, host, kind) {
         return code;
     }
     if let Err(code) = session.core.add_server(&options, host, port, weight, kind) {
         return code;
     }
-    if weight > 1 && options.is_consistent() {
-        session.settings.ketama_weighted.set(true);
-        options.weighted = true;
-    }
-    session.core.distribute(&options);
-    Return::SUCCESS
+    place(session, options, before, weight > 1 && options.is_consistent())
 }
 
 fn check(core: &mut Core, options: &Options, host: &[u8], kind: Kind) -> Result<(), Return> {

@@ -4,9 +4,11 @@
 #include <arpa/inet.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -159,6 +161,39 @@ static void statistics_without_an_end(void)
   expect(slow.sent < slow.most, "slow lines: the client has waited for all");
 }
 
+/* Of a reply to a change, or to a login, there is no end either. */
+static void replies_without_an_end(void)
+{
+  static char zeros[64 << 10];
+  const size_t all = ((size_t) 1 << 30) / sizeof zeros;
+  struct endless slow = {.head = "", .part = "S", .part_bytes = 1, .pause_micros = 5000, .most = 12000};
+  memcached_st *client = client_at(start(&slow), false, 100);
+  expect(memcached_set(client, S("a"), S("x"), 0, 0) == MEMCACHED_TIMEOUT, "a slow reply: the error");
+  expect(slow.sent < slow.most, "a slow reply: the client has waited for all");
+  memcached_free(client);
+
+  /* The protocol announces 1 GiB of words for an error. */
+  struct endless words = {
+    .head = "\x81\x01\x00\x00\x00\x00\x00\x84\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+    .head_bytes = 24, .part = zeros, .part_bytes = sizeof zeros, .most = all,
+  };
+  client = client_at(start(&words), true, 60000);
+  expect(memcached_set(client, S("a"), S("x"), 0, 0) == MEMCACHED_UNKNOWN_READ_FAILURE, "a long error: the error");
+  expect(words.sent < all / 16, "a long error: the client has taken 64 MiB");
+  memcached_free(client);
+
+  struct endless login = {
+    .head = "\x81\x21\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00", .head_bytes = 12, .part = "", .part_bytes = 1,
+    .pause_micros = 5000, .most = 12000,
+  };
+  client = client_at(start(&login), true, 100);
+  memcached_set_sasl_auth_data(client, "user", "password");
+  memcached_set(client, S("a"), S("x"), 0, 0);
+  expect(memcached_last_error(client) == MEMCACHED_TIMEOUT, "a slow login: the error");
+  expect(login.sent < login.most, "a slow login: the client has waited for all");
+  memcached_free(client);
+}
+
 /* A server that takes connections, and reads nothing. */
 static in_port_t deaf(void)
 {
@@ -228,6 +263,45 @@ static void *reserved(size_t bytes)
   return memory == MAP_FAILED ? NULL : memory;
 }
 
+/* A server that does not end its connection when it is told to, and one that says nothing while signals come. */
+static void ends_of_waits(void)
+{
+  struct endless late = {.head = "", .part = "S", .part_bytes = 1, .pause_micros = 5000, .most = 12000};
+  memcached_st *client = client_at(start(&late), false, 100);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
+  memcached_set(client, S("a"), S("x"), 0, 0);
+  memcached_quit(client);
+  expect(late.sent < late.most, "a farewell: the client has waited for all");
+  memcached_free(client);
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number)
+{
+  (void) number;
+  /* A minute of them. */
+  if (++signals == 3000) {
+    _exit(1);
+  }
+}
+
+static void signals_while_waiting(in_port_t unused)
+{
+  (void) unused;
+  struct sigaction action = {.sa_handler = count_signal};
+  sigaction(SIGALRM, &action, NULL);
+  struct itimerval often = {{0, 20000}, {0, 20000}};
+  memcached_st *client = client_at(deaf(), false, 100);
+  setitimer(ITIMER_REAL, &often, NULL);
+  memcached_return_t rc = MEMCACHED_SUCCESS;
+  size_t length;
+  uint32_t flags;
+  memcached_get(client, S("a"), &length, &flags, &rc);
+  expect(rc == MEMCACHED_TIMEOUT && signals > 0, "a wait with signals ends in time");
+  memcached_free(client);
+}
+
 static void values_without_memory(in_port_t sound)
 {
   static char zeros[64 << 10];
@@ -260,6 +334,8 @@ static void values_without_memory(in_port_t sound)
     memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
     rc = memcached_set(client, S("before"), S("buffered"), 0, 0);
     expect(rc == MEMCACHED_BUFFERED, "a value that is buffered");
+    rc = memcached_set(client, S("a"), value, (size_t) 1 << 31, 0, 0);
+    expect(rc == MEMCACHED_E2BIG, "a value that no protocol announces");
     rc = memcached_set(client, S("a"), value, value_bytes, 0, 0);
     expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "a value of a caller");
     expect(memcached_flush_buffers(client) == MEMCACHED_SUCCESS, "what is buffered is sent");
@@ -307,24 +383,79 @@ static void decryption_without_memory(in_port_t sound)
   memcached_free(client);
 }
 
+/* With any room that there is, servers are added and placed, or neither. */
+static void placement_without_memory(in_port_t unused)
+{
+  (void) unused;
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  volatile char stack[512 << 10];
+  memset((char *) stack, 0, sizeof stack);
+  memcached_server_list_st list = NULL;
+  memcached_return_t rc;
+  char host[1000];
+  for (int i = 0; i < 1000; i++) {
+    snprintf(host, sizeof host, "%0900d", i);
+    list = memcached_server_list_append_with_weight(list, host, 1, (uint32_t) i + 1, &rc);
+  }
+  memcached_st *client = memcached_create(NULL);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED, 1);
+  memcached_server_add(client, "first", 1);
+  bool is_right = true;
+  int short_of = 0, pushed = 0, weighed = 0;
+  for (size_t room = 256 << 10; pushed == 0 && room < (256u << 20); room += 512 << 10) {
+    leave(room);
+    rc = memcached_server_push(client, list);
+    short_of += rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+    pushed += rc == MEMCACHED_SUCCESS;
+    is_right &= rc == MEMCACHED_SUCCESS || rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+    is_right &= memcached_server_count(client) == (rc == MEMCACHED_SUCCESS ? 1001 : 1);
+  }
+  expect(pushed == 1 && short_of > 4, "there was too little memory for servers, and then enough");
+  expect(is_right, "servers that there is no memory for");
+  /* The distribution stays as well, and keys where they are. */
+  uint32_t before = memcached_generate_hash(client, S("a"));
+  for (size_t room = 256 << 10; weighed == 0 && room < (256u << 20); room += 512 << 10) {
+    leave(room);
+    rc = memcached_behavior_set(client, MEMCACHED_BEHAVIOR_DISTRIBUTION, MEMCACHED_DISTRIBUTION_CONSISTENT);
+    weighed += rc == MEMCACHED_SUCCESS;
+    if (rc != MEMCACHED_SUCCESS) {
+      is_right &= rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE && memcached_generate_hash(client, S("a")) == before;
+      is_right &= memcached_behavior_get(client, MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED) == 1;
+    }
+  }
+  expect(is_right && weighed == 1, "a distribution that there is no memory for");
+  memcached_server_list_free(list);
+  memcached_free(client);
+}
+
+/* In a process of its own: the heaps of threads have room that the limit does not count. */
+static void alone(void (*test)(in_port_t), in_port_t sound, const char *what)
+{
+  pid_t child = fork();
+  if (child == 0) {
+    test(sound);
+    fflush(stdout);
+    _exit(failures > 0);
+  }
+  int status = 0;
+  expect(waitpid(child, &status, 0) == child && status == 0, what);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) {
     return 2;
   }
-  /* In a process of its own: the heaps of threads have room that the limit does not count. */
-  pid_t child = fork();
-  if (child == 0) {
-    decryption_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
-    fflush(stdout);
-    _exit(failures > 0);
-  }
-  int status = 0;
-  expect(waitpid(child, &status, 0) == child && status == 0, "decryption with little memory");
+  in_port_t sound = (in_port_t) atoi(strrchr(argv[1], ':') + 1);
+  alone(decryption_without_memory, sound, "decryption with little memory");
+  alone(signals_while_waiting, sound, "signals in a wait");
+  alone(placement_without_memory, sound, "placement with little memory");
   large_statistics();
   statistics_without_an_end();
-  servers_that_do_not_read((in_port_t) atoi(strrchr(argv[1], ':') + 1));
-  values_without_memory((in_port_t) atoi(strrchr(argv[1], ':') + 1));
+  replies_without_an_end();
+  servers_that_do_not_read(sound);
+  ends_of_waits();
+  values_without_memory(sound);
   if (failures == 0) {
     printf("all is bounded\n");
   }

@@ -163,6 +163,46 @@ static void servers_that_go(const char *server)
   memcached_free(client);
 }
 
+static unsigned char *taken[16];
+
+/* Frees a client, and takes the memory that it leaves, if it leaves any. */
+static uint32_t free_client(const char *key, size_t length, void *context)
+{
+  (void) key, (void) length;
+  if (calls++ == 0) {
+    memcached_free(*(memcached_st **) context);
+    for (int i = 0; i < 16; i++) {
+      taken[i] = malloc(sizeof(memcached_st));
+      memset(taken[i], 0xaa, sizeof(memcached_st));
+    }
+  }
+  return 0;
+}
+
+/* A client that a function frees in the middle of a call: the end of the call writes to no memory of the program. */
+static void client_that_goes(const char *server)
+{
+  memcached_st *client = memcached_create(NULL);
+  add_server(client, server);
+  add_server(client, server);
+  hashkit_st kit;
+  hashkit_create(&kit);
+  hashkit_set_custom_function(&kit, free_client, &client);
+  memcached_set_hashkit(client, &kit);
+  hashkit_free(&kit);
+  calls = 0;
+  memcached_set(client, S("a"), S("value"), 0, 0);
+  expect(calls > 0, "a client is freed in a function");
+  bool is_whole = true;
+  for (int i = 0; i < 16; i++) {
+    for (size_t at = 0; at < sizeof(memcached_st); at++) {
+      is_whole &= taken[i][at] == 0xaa;
+    }
+    free(taken[i]);
+  }
+  expect(is_whole, "a client that is freed in a function: nothing is written to its memory");
+}
+
 static memcached_return_t look(const memcached_st *client, memcached_result_st *result, void *context)
 {
   (void) result, (void) context;
@@ -331,6 +371,7 @@ int main(int argc, char **argv)
   }
   pool_without_clients();
   servers_that_go(argv[1]);
+  client_that_goes(argv[1]);
   result_of_a_caller();
   passwords_of_bytes();
   long_hosts();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::NearStore;
 use crate::Address;
@@ -145,27 +145,26 @@ async fn read(shared: &Weak<Shared>, address: &Address, log: &ServerLog, near: &
     let mut counters = Counters::ask(shared, address, tells_deletions).await?;
     log.begin();
     let _whole = Whole { log, near };
-    let mut next = Instant::now() + COUNTERS_INTERVAL;
+    let ask = || async {
+        sleep(COUNTERS_INTERVAL).await;
+        Counters::ask(shared, address, tells_deletions).await
+    };
+    let mut asked = pin!(ask());
     loop {
         if lines.tell(near).is_none() {
             log.skip(near);
         }
-        let received = pin!(lines.receive(&mut socket));
-        let is_time = match select(received, pin!(sleep_until(next))).await {
-            Either::Left((received, _)) => {
-                received?;
-                Instant::now() >= next
+        // A server that is slow to count tells meanwhile, and one that tells without a pause is asked as well.
+        match select(asked.as_mut(), pin!(lines.receive(&mut socket))).await {
+            Either::Left((now, _)) => {
+                let now = now?;
+                if now != counters {
+                    log.skip(near);
+                }
+                counters = now;
+                asked.set(ask());
             }
-            Either::Right(_) => true,
-        };
-        if is_time {
-            near_of(shared, address)?;
-            let now = Counters::ask(shared, address, tells_deletions).await?;
-            if now != counters {
-                log.skip(near);
-            }
-            counters = now;
-            next = Instant::now() + COUNTERS_INTERVAL;
+            Either::Right((received, _)) => received?,
         }
     }
 }

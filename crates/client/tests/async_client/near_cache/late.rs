@@ -26,6 +26,27 @@ async fn a_change_that_was_given_up_is_awaited_as_long_as_it_may_live() {
     assert_eq!(get(&client, "k").await.as_deref(), Some("new"));
 }
 
+/// Nothing says whether it was made.
+#[tokio::test]
+async fn a_change_without_an_answer_is_awaited() {
+    let (server, builder, _logs) = Scripted::start().await;
+    let client = builder.near_cache(NEAR).build();
+    server.sets.hold();
+    client.noreply().set("k", "new", HOUR).await.expect(WELL);
+    assert_eq!(get(&client, "k").await.as_deref(), Some("old"));
+    server.sets.release();
+    until(async || server.value() == "new").await;
+    assert_eq!(get(&client, "k").await.as_deref(), Some("new"));
+
+    server.breaks.store(true, Ordering::SeqCst);
+    let failed = client.set("l", "newer", HOUR).await.expect_err("there is no answer");
+    assert!(failed.is_unknown(), "{failed}");
+    server.breaks.store(false, Ordering::SeqCst);
+    assert_eq!(get(&client, "l").await.as_deref(), Some("new"));
+    *server.value.lock().expect(WELL) = "newer".into();
+    assert_eq!(get(&client, "l").await.as_deref(), Some("newer"));
+}
+
 #[tokio::test]
 async fn a_delayed_flush_is_seen_when_it_takes_effect() {
     let (server, builder, _logs) = Scripted::start().await;

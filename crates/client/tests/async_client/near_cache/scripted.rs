@@ -18,6 +18,9 @@ pub(super) struct Scripted {
     pub(super) value: Mutex<String>,
     pub(super) gets: Gate,
     pub(super) sets: Gate,
+    pub(super) stats: Gate,
+    /// Gets and sets end their connections.
+    pub(super) breaks: AtomicBool,
     pub(super) dropped: AtomicU64,
     /// Statistics have no end.
     pub(super) floods: AtomicBool,
@@ -65,6 +68,8 @@ impl Scripted {
             value: Mutex::new("old".into()),
             gets: Gate::new(),
             sets: Gate::new(),
+            stats: Gate::new(),
+            breaks: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             floods: AtomicBool::new(false),
             flooded: Mutex::default(),
@@ -91,6 +96,7 @@ impl Scripted {
                     let _ = lines.next_line().await;
                     return;
                 }
+                "mg" | "ms" if self.breaks.load(Ordering::SeqCst) => return,
                 "mg" => {
                     let value = self.value();
                     self.gets.pass().await;
@@ -98,11 +104,16 @@ impl Scripted {
                 }
                 "ms" => {
                     let value = lines.next_line().await.expect(WELL).expect(WELL);
-                    self.sets.pass().await;
-                    *self.value.lock().expect(WELL) = value;
+                    if line.split(' ').any(|word| word == "q") {
+                        // Whatever comes after it need not wait for it.
+                        tokio::spawn(Arc::clone(&self).set(value));
+                        continue;
+                    }
+                    Arc::clone(&self).set(value).await;
                     format!("HD {opaque}\r\n")
                 }
                 "fl" => "OK\r\n".to_owned(),
+                "ve" => "VERSION 1.6.38\r\n".to_owned(),
                 _ if self.floods.load(Ordering::SeqCst) => {
                     let (stat, mut sent) = (format!("STAT x {}\r\n", "x".repeat(1000)), 0);
                     while output.write_all(stat.as_bytes()).await.is_ok() {
@@ -111,6 +122,7 @@ impl Scripted {
                     return self.flooded.lock().expect(WELL).push(sent);
                 }
                 _ => {
+                    self.stats.pass().await;
                     let dropped = self.dropped.load(Ordering::SeqCst);
                     format!("STAT log_worker_dropped {dropped}\r\nEND\r\n")
                 }
@@ -119,6 +131,11 @@ impl Scripted {
                 return;
             }
         }
+    }
+
+    async fn set(self: Arc<Self>, value: String) {
+        self.sets.pass().await;
+        *self.value.lock().expect(WELL) = value;
     }
 
     pub(super) fn value(&self) -> String {
