@@ -8,20 +8,22 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_client::Protocol;
+
 use crate::load::{Figures, Load, Operation, Watch};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Runs the load with each number of threads. Errors: no such client; a request fails.
 pub(crate) fn run(client: &str, servers: &str, load: &'static Load, threads: &[usize]) -> Result<()> {
-    let run = match client {
-        "larder" => larder::run,
-        "larder-blocking" => larder::run_blocking,
-        "memcache" => memcache::run,
-        "async-memcached" => async_memcached::run,
-        _ => return Err(format!("no client is called {client:?}").into()),
-    };
-    run(servers, load, threads)
+    match client {
+        "larder" => larder::run(Protocol::Meta, servers, load, threads),
+        "larder-text" => larder::run(Protocol::Text, servers, load, threads),
+        "larder-blocking" => larder::run_blocking(servers, load, threads),
+        "memcache" => memcache::run(servers, load, threads),
+        "async-memcached" => async_memcached::run(servers, load, threads),
+        _ => Err(format!("no client is called {client:?}").into()),
+    }
 }
 
 /// A client that blocks. Each thread has one.

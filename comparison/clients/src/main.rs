@@ -13,7 +13,7 @@ const HELP: &str = "\
 usage: larder-comparison-clients CLIENT HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES KEYS_PER_GET SECS
            THREADS...
 
-  CLIENT   larder, larder-blocking, memcache or async-memcached
+  CLIENT   larder, larder-text, larder-blocking, memcache or async-memcached
 
 Stores all objects, warms up, says \"ready\", and then a line for each number of threads (or tasks):
 THREADS OPERATIONS_PER_SEC SET_MILLIS GET_MILLIS CPU_SECS_PER_SEC MISSES";

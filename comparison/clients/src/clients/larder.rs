@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use larder_client::codec::Store;
 use larder_client::value::{Dialect, Transcoder, Value};
-use larder_client::{Distribution, Servers};
+use larder_client::{Distribution, Protocol, Servers};
 
 use super::{AsyncClient, Client, Result, run_tasks, run_threads};
 use crate::load::Load;
 
-pub(super) fn run(servers: &str, load: &'static Load, tasks: &[usize]) -> Result<()> {
+pub(super) fn run(protocol: Protocol, servers: &str, load: &'static Load, tasks: &[usize]) -> Result<()> {
     let servers: Servers = servers.parse()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = larder_client::AsyncClient::builder()
             .servers(servers)
+            .protocol(protocol)
             .distribution(Distribution::Ketama)
             .timeout(Duration::from_secs(60))
             .build();
