@@ -223,6 +223,11 @@ impl Members {
         }
     }
 
+    /// How far another site has this one's log.
+    pub fn confirmed_by(&self, site: u8) -> u64 {
+        self.others.get(&site).map_or(0, |member| member.confirmed)
+    }
+
     /// The number of this site.
     pub fn site(&self) -> u8 {
         self.site

@@ -331,6 +331,10 @@ impl Store for LogStore {
         get::state(self, key)
     }
 
+    fn sequence_bound(&self, key: &[u8]) -> Option<u64> {
+        get::sequence_bound(self, key)
+    }
+
     fn newest_flush_version(&self, key: &[u8]) -> u64 {
         self.flushes.newest_version(key)
     }

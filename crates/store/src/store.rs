@@ -98,6 +98,12 @@ pub trait Store: Send + Sync {
         Err(REPLICATION)
     }
 
+    /// No record of the key has a higher sequence, whether it can be read or not. `None`: that is not known.
+    fn sequence_bound(&self, key: &[u8]) -> Option<u64> {
+        let _ = key;
+        None
+    }
+
     /// The highest version of a flush that the key falls under; 0: none that is still known.
     fn newest_flush_version(&self, key: &[u8]) -> u64 {
         let _ = key;

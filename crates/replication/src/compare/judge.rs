@@ -17,8 +17,18 @@ pub enum Ours {
         /// The version of the newest flush that covers the key; 0: none.
         newest_flush: u64,
     },
-    /// The store has a record of the key, and cannot read it.
-    Unreadable,
+    /// Its value cannot be read.
+    Damaged {
+        /// Without what was flushed.
+        state: State<()>,
+        /// The version of the newest flush that covers the key; 0: none.
+        newest_flush: u64,
+    },
+    /// The store has a record of the key, and cannot read it: it may be a deletion, or newer than what is elsewhere.
+    Unreadable {
+        /// The other site has confirmed it.
+        is_confirmed: bool,
+    },
 }
 
 /// What a state of another site's list is to this site.
@@ -30,8 +40,10 @@ pub enum Finding {
     TheirsToMend,
     /// This site missed a change.
     Missed,
-    /// This site cannot read its own record.
+    /// This site cannot read its own record, which the other one has.
     Unreadable,
+    /// This site cannot read its own record, and the other one may have an older one.
+    Lost,
     /// The versions are equal and the contents are not, and of two sites the other one has made the value.
     Altered,
     /// Nothing is known of the key here: a change was lost here, or a deletion there. Or the versions are equal and the
@@ -55,10 +67,17 @@ pub fn judge(
     peer: u8,
     all_sites: usize,
 ) -> Finding {
-    let Ours::Known { state, fingerprint, newest_flush } = ours else { return Finding::Unreadable };
+    let (state, fingerprint, newest_flush, is_damaged) = match *ours {
+        Ours::Known { state, fingerprint, newest_flush } => (state, fingerprint, newest_flush, false),
+        Ours::Damaged { state, newest_flush } => (state, None, newest_flush, true),
+        Ours::Unreadable { is_confirmed: false } => return Finding::Lost,
+        // What a third site has made, the peer may not have.
+        Ours::Unreadable { .. } if all_sites > 2 => return Finding::Disputed,
+        Ours::Unreadable { .. } => return Finding::Unreadable,
+    };
     let (our_version, our_expiry) = (state.version(), state.expiry);
-    let is_above = our_version.max(our_expiry.version).max(*newest_flush) > horizon;
-    if is_above || listed.version < *newest_flush || *fingerprint == Some(listed.fingerprint) {
+    let is_above = our_version.max(our_expiry.version).max(newest_flush) > horizon;
+    if is_above || listed.version < newest_flush || fingerprint == Some(listed.fingerprint) {
         return Finding::Nothing;
     }
     if state.is_unknown() {
@@ -70,6 +89,9 @@ pub fn judge(
         rank(&listed.expiry) > rank(&our_expiry) && listed.expiry.value_version >= our_version;
     if listed.version > our_version || has_newer_expiry {
         return Finding::Missed;
+    }
+    if is_damaged {
+        return if listed.version < our_version { Finding::Lost } else { Finding::Unreadable };
     }
     if listed.version < our_version || rank(&listed.expiry) < rank(&our_expiry) {
         return Finding::TheirsToMend;
@@ -138,7 +160,14 @@ mod tests {
         assert_eq!(found(old, ours(new, 0)), Finding::TheirsToMend);
         assert_eq!(found(old, ours(State::deleted(version(30, 3), 0), 0)), Finding::TheirsToMend);
         assert_eq!(found(old, ours(nothing, 0)), Finding::Disputed);
-        assert_eq!(found(old, Ours::Unreadable), Finding::Unreadable);
+        let unreadable = |is_confirmed| Ours::Unreadable { is_confirmed };
+        assert_eq!(found_of(2, old, unreadable(true)), Finding::Unreadable);
+        assert_eq!(found_of(3, old, unreadable(true)), Finding::Disputed);
+        assert_eq!(found_of(2, old, unreadable(false)), Finding::Lost, "it may be a deletion");
+        let damaged = |state: State<&[u8]>| Ours::Damaged { state: state.map(|_| ()), newest_flush: 0 };
+        assert_eq!(found_of(2, old, damaged(old)), Finding::Unreadable);
+        assert_eq!(found_of(2, new, damaged(old)), Finding::Missed);
+        assert_eq!(found_of(2, old, damaged(new)), Finding::Lost, "what was acknowledged is not turned back");
         assert_eq!(found(old, ours(nothing, version(11, 3))), Finding::Nothing, "it is flushed here");
         let later = set(version(2000, 3), b"later");
         assert_eq!(found(old, ours(later, 0)), Finding::Nothing, "it is above the horizon here");

@@ -53,6 +53,11 @@ impl Stopped {
         self.0.append(&[Entry::Put(put)]).expect("there is room");
     }
 
+    fn delete(&self, key: &str, version: u64) {
+        let delete = Entry::Delete { key: key.as_bytes(), version, base_version: 0 };
+        self.0.append(&[delete]).expect("there is room");
+    }
+
     /// Without a trace that others would see. No other key begins with it.
     fn forget(&self, key: &str) {
         let prefix = key.as_bytes();
@@ -139,6 +144,36 @@ fn a_site_mends_what_it_lost_and_reports_what_it_cannot_explain() {
     converge(&mut one, &mut other, &keys);
     settle(&cluster, 2);
     assert_eq!((compared(&mut one, 1), compared(&mut other, 1)), ([0, 0, 0], [0, 0, 0]));
+}
+
+/// What the peer has may be older than a record that cannot be read, which it was never told of.
+#[test]
+fn what_cannot_be_read_is_not_turned_back() {
+    let mut cluster = Cluster::of(2, "log");
+    let names = ["deleted", "changed"].map(str::to_owned);
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    names.iter().for_each(|key| assert_eq!(other.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED"));
+    converge(&mut one, &mut other, &names);
+    settle(&cluster, 2);
+    cluster.stop(1);
+    let directory = cluster.store(1);
+    let store = Stopped::open(&directory);
+    let later = |key| store.state(key).version + (1 << 8);
+    store.delete("deleted", later("deleted"));
+    store.put("changed", b"the new value", later("changed"), 0);
+    store.close();
+    rot(&directory, b"deleted");
+    rot(&directory, b"the new value");
+    cluster.start_again(1);
+    let mut other = cluster.client(1);
+    for _ in 0..2 {
+        assert_eq!(compared(&mut other, 1), [2, 0, 2], "{}", other.figures());
+        assert_eq!(other.ask("mg deleted v\r\n"), "EN");
+        assert!(other.ask("mg changed v\r\n").contains("ERROR"), "it is lost, and not turned back");
+    }
+    // An operator decides.
+    names.iter().for_each(|key| assert_eq!(other.ask(&format!("set {key} 0 0 3\r\nnew\r\n")), "STORED"));
+    assert_eq!(compared(&mut other, 1), [0, 0, 0], "{}", other.figures());
 }
 
 /// Of three sites, two decide.

@@ -78,15 +78,21 @@ fn locate(store: &LogStore, key: &[u8]) -> Option<(Arc<Segment>, IndexEntry)> {
     Some((store.segments.get(entry.location.slot)?, entry))
 }
 
+/// The newest record of a key, and its segment.
+fn newest(store: &LogStore, key: &[u8]) -> Option<(Arc<Segment>, IndexEntry)> {
+    let digest = store.secret.digest(key);
+    let shard = store.index.read(digest);
+    shard.get(digest.tag).and_then(|entry| Some((store.segments.get(entry.location.slot)?, entry)))
+}
+
+/// See [`Store::sequence_bound`](crate::Store::sequence_bound).
+pub(super) fn sequence_bound(store: &LogStore, key: &[u8]) -> Option<u64> {
+    newest(store, key).map(|(segment, _)| segment.max_sequence.load(Relaxed))
+}
+
 /// What the newest record of a key says, but for what was flushed.
 pub(super) fn state(store: &LogStore, key: &[u8]) -> Result<Option<KeyState>> {
-    let digest = store.secret.digest(key);
-    let Some((segment, entry)) = ({
-        let shard = store.index.read(digest);
-        shard.get(digest.tag).and_then(|entry| Some((store.segments.get(entry.location.slot)?, entry)))
-    }) else {
-        return Ok(None);
-    };
+    let Some((segment, entry)) = newest(store, key) else { return Ok(None) };
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(entry.class.bytes().min(STATE_READ_BYTES), 0);
         let count = read_front(store, &segment, entry.location.offset, scratch)?;

@@ -154,7 +154,7 @@ impl<'s> Comparer<'s> {
         all_sites: usize,
     ) -> io::Result<bool> {
         let site = self.site;
-        let Some(ours) = self.ours(listed.key)? else { return Ok(false) };
+        let Some(ours) = self.ours(listed.key, peer)? else { return Ok(false) };
         let finding = judge(listed, &ours, horizon, site.number(), peer, all_sites);
         if matches!(finding, Finding::Nothing | Finding::TheirsToMend) {
             return Ok(false);
@@ -173,12 +173,16 @@ impl<'s> Comparer<'s> {
     }
 
     /// What this site has of a key. `None`: it changes just now.
-    fn ours(&self, key: &[u8]) -> io::Result<Option<Ours>> {
+    fn ours(&self, key: &[u8], peer: u8) -> io::Result<Option<Ours>> {
         let store = &self.site.store;
         let newest_flush = store.newest_flush_version(key);
         let state = match store.state(key) {
             Ok(state) => state.unwrap_or_default(),
-            Err(error) if is_damage(&error) => return Ok(Some(Ours::Unreadable)),
+            Err(error) if is_damage(&error) => {
+                let confirmed = self.site.members().confirmed_by(peer);
+                let is_confirmed = store.sequence_bound(key).is_some_and(|bound| bound <= confirmed);
+                return Ok(Some(Ours::Unreadable { is_confirmed }));
+            }
             Err(error) => return Err(io::Error::other(error)),
         };
         let mut sink = VecSink::default();
@@ -186,7 +190,10 @@ impl<'s> Comparer<'s> {
             match store.get(key, 0, &mut sink) {
                 Ok(Some(meta)) if meta.version == state.version => {}
                 Ok(_) => return Ok(None),
-                Err(error) if is_damage(&error) => return Ok(Some(Ours::Unreadable)),
+                Err(error) if is_damage(&error) => {
+                    let state = state_of(&state, &[]).map(|_| ());
+                    return Ok(Some(Ours::Damaged { state, newest_flush }));
+                }
                 Err(error) => return Err(io::Error::other(error)),
             }
         }
@@ -210,8 +217,8 @@ impl<'s> Comparer<'s> {
                 key,
                 site,
                 version,
-                "the peer has an item that this site lacks or has otherwise, and nobody can tell which is right: set \
-                 the key again at the peer if the item is right, or delete it there"
+                "the peer has an item that this site lacks, cannot read or has otherwise, and nobody can tell which is \
+                 right: set the key again at the peer if the item is right, or delete it there"
             );
         }
     }
