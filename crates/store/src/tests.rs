@@ -4,6 +4,7 @@ mod backup_stream;
 #[cfg(feature = "rocksdb")]
 mod compare;
 mod conformance;
+mod copied;
 mod crash;
 mod driver;
 #[cfg(feature = "rocksdb")]

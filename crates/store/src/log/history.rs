@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError};
 
 use super::LogStore;
 use super::manifest::MANIFEST;
-use super::record::{ALIGN_BYTES, BadHeader, HEADER_BYTES, Header, Kind, may_be_header};
+use super::record::{
+    ALIGN_BYTES, BadHeader, EXTENSION_BYTES, HEADER_BYTES, Header, Kind, front_bytes, may_be_header,
+};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, Stream};
 use super::window::Window;
 use crate::entry::Entry;
@@ -30,6 +32,12 @@ const READ_BYTES_MIN: usize = 4 << 10;
 
 /// Of disks: the least that cannot be read. A multiple of [`ALIGN_BYTES`].
 const SECTOR_BYTES: u64 = 512;
+
+/// Behind a damaged header, what is no longer than this without its value is verified wherever it might be: the keys of
+/// memcached's clients have at most 250 bytes.
+const SHORT_FRONT_BYTES_MAX: usize = HEADER_BYTES + 256 + EXTENSION_BYTES;
+/// In a read, what is longer is verified up to so many bytes: a client can put it at every 8 bytes of a value.
+const LONG_FRONTS_BYTES_MAX: usize = 4 << 20;
 
 /// More than there are sites in a cluster.
 const PLACES_MAX: usize = 16;
@@ -83,6 +91,7 @@ pub(super) fn read_log(
         bytes: 0,
         through_sequence: after_sequence,
         damage: None,
+        long_fronts_bytes: LONG_FRONTS_BYTES_MAX,
     };
     if after_sequence >= durable_sequence {
         return Ok(LogRead { through_sequence: after_sequence, more: false });
@@ -135,6 +144,8 @@ struct Reader<'s> {
     through_sequence: u64,
     /// A record that cannot be read was passed over: that is an error if its entry is wanted.
     damage: Option<Error>,
+    /// What is left of [`LONG_FRONTS_BYTES_MAX`].
+    long_fronts_bytes: usize,
 }
 
 impl Reader<'_> {
@@ -166,12 +177,18 @@ impl Reader<'_> {
         visit: &mut dyn FnMut(LogEntry<'_>),
     ) -> Result<(u64, bool)> {
         let Range { start: mut at, mut end } = range;
+        let data_end = end;
         let mut is_lost = false;
         while at < end {
             // A record takes little more than it counts.
             let left = self.budget_bytes.saturating_sub(self.bytes);
             window.want(left.saturating_add(left / 8).max(READ_BYTES_MIN));
-            let header = match find_record(segment, window, at, is_lost) {
+            let found = if is_lost {
+                self.search_record(segment, window, at, data_end)
+            } else {
+                record_at(segment, window, at).map(Some)
+            };
+            let header = match found {
                 Ok(Some(header)) => header,
                 Ok(None) => {
                     at += ALIGN_BYTES as u64;
@@ -213,6 +230,30 @@ impl Reader<'_> {
             at = next;
         }
         Ok((at, false))
+    }
+
+    /// The header of the record at an offset behind a damaged one, whose length nobody knows. `None`: there is none.
+    /// What a client has put into a value is none either, since checksums begin with the store's secret. A long front
+    /// may be passed over although it is one.
+    fn search_record(
+        &mut self,
+        segment: &Segment,
+        window: &mut Window,
+        offset: u64,
+        data_end: u64,
+    ) -> Result<Option<Header>> {
+        let head = window.bytes_at(offset, HEADER_BYTES)?.first_chunk();
+        let Some(head) = head.filter(|head| may_be_header(head, data_end - offset)) else { return Ok(None) };
+        let front_bytes = front_bytes(head);
+        if front_bytes > SHORT_FRONT_BYTES_MAX {
+            let Some(left) = self.long_fronts_bytes.checked_sub(front_bytes) else { return Ok(None) };
+            self.long_fronts_bytes = left;
+        }
+        match window.record_at(offset)? {
+            Ok(found) => Ok(Some(found.header)),
+            Err(BadHeader::Newer(kind)) => Err(segment.bad_header(offset, BadHeader::Newer(kind))),
+            Err(_) => Ok(None),
+        }
     }
 
     fn visit_record(
@@ -260,18 +301,10 @@ impl Reader<'_> {
     }
 }
 
-/// The header of the record at an offset. Behind a damaged one (`is_lost`), whose length nobody knows, `None`: there is
-/// none. What a client has put into a value is none either, since checksums begin with the store's secret.
-fn find_record(segment: &Segment, window: &mut Window, offset: u64, is_lost: bool) -> Result<Option<Header>> {
-    if is_lost && !window.bytes_at(offset, HEADER_BYTES)?.first_chunk().is_some_and(may_be_header) {
-        return Ok(None);
-    }
-    match window.record_at(offset)? {
-        Ok(found) => Ok(Some(found.header)),
-        Err(BadHeader::Newer(kind)) => Err(segment.bad_header(offset, BadHeader::Newer(kind))),
-        Err(_) if is_lost => Ok(None),
-        Err(bad) => Err(segment.bad_header(offset, bad)),
-    }
+/// The header of the record at an offset.
+fn record_at(segment: &Segment, window: &mut Window, offset: u64) -> Result<Header> {
+    let found = window.record_at(offset)?;
+    found.map(|found| found.header).map_err(|bad| segment.bad_header(offset, bad))
 }
 
 /// To the next byte that another sector of a disk may have.

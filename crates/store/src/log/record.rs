@@ -97,11 +97,15 @@ pub(super) fn front_bytes(head: &[u8; HEADER_BYTES]) -> usize {
     HEADER_BYTES + usize::from(u16_at(head, 40)) + extension_bytes
 }
 
-/// False: these are not the first bytes of a header of this version. Far cheaper than a checksum.
-pub(super) fn may_be_header(head: &[u8; HEADER_BYTES]) -> bool {
+/// False: these are not the first bytes of a header of this version whose record has at most so many bytes. Far cheaper
+/// than a checksum.
+pub(super) fn may_be_header(head: &[u8; HEADER_BYTES], record_bytes_max: u64) -> bool {
+    let record_bytes = u32_at(head, 4);
     Kind::from_byte(head[42]).is_some()
         && head[45] & !(HAS_EXTENSION | BY_VERSION) == 0
         && head[46..48] == [0; 2]
+        && front_bytes(head) as u64 <= u64::from(record_bytes)
+        && u64::from(record_bytes) <= record_bytes_max
 }
 
 /// Why bytes are no header of this version.

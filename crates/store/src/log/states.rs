@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::LogStore;
 use super::digest::Digest;
 use super::record::Kind;
-use super::segment::{SEGMENT_HEADER_BYTES, Segment};
+use super::segment::{FooterEntry, SEGMENT_HEADER_BYTES, Segment};
 use super::window::Window;
 use crate::error::{Error, Result};
 use crate::state::VisitState;
@@ -65,13 +65,17 @@ impl Scan<'_, '_> {
     fn visit_segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         let mut window = Window::new(segment.clone());
         // Each step reads the footer anew, which says what is worth reading: of no use where most of it is. And who
-        // passes over what is damaged takes small steps.
-        let has_footer = segment.sealed.load(Acquire) && self.unreadable.is_none();
-        if has_footer && segment.live_share() < LIVE_SHARE_TO_READ {
-            return self.visit_by_footer(segment, &mut window, from);
+        // passes over what is damaged takes small steps. Without its footer all of it is read.
+        let is_sparse = segment.sealed.load(Acquire) && segment.live_share() < LIVE_SHARE_TO_READ;
+        if is_sparse
+            && self.unreadable.is_none()
+            && let Ok(entries) = segment.read_footer()
+        {
+            return self.visit_by_footer(segment, &mut window, &entries, from);
         }
         let end = segment.data_bytes.load(Acquire);
         let mut offset = from;
+        let mut named = None;
         while offset < end {
             if self.left_bytes == 0 {
                 return Ok(Some(offset));
@@ -83,12 +87,15 @@ impl Scan<'_, '_> {
                     self.left_bytes = self.left_bytes.min(left_bytes.saturating_sub(read_bytes));
                     offset + bytes
                 }
-                // It may be of no key's newest record.
-                Err(_) if has_footer => return self.visit_by_footer(segment, &mut window, offset),
+                Err(error @ Error::NewerFormat { .. }) => return Err(error),
+                // Nobody knows what it is of, and where the next one begins, but the index knows which are wanted.
                 Err(error) => {
-                    self.pass(error)?;
-                    match self.next_after(segment, offset)? {
-                        Some(next) => next,
+                    let named = named.get_or_insert_with(|| self.named_in(segment, offset));
+                    if named.binary_search(&offset).is_ok() {
+                        self.pass(error)?;
+                    }
+                    match named.get(named.partition_point(|&at| at <= offset)) {
+                        Some(&next) => next,
                         None => return Ok(None),
                     }
                 }
@@ -101,9 +108,9 @@ impl Scan<'_, '_> {
         &mut self,
         segment: &Arc<Segment>,
         window: &mut Window,
+        entries: &[FooterEntry],
         from: u64,
     ) -> Result<Option<u64>> {
-        let entries = segment.read_footer()?;
         let start = entries.partition_point(|entry| entry.offset < from);
         for entry in &entries[start..] {
             if self.left_bytes == 0 {
@@ -117,15 +124,20 @@ impl Scan<'_, '_> {
         Ok(None)
     }
 
-    /// Where the next record begins behind one whose header cannot be read. `None`: only a footer could say.
-    fn next_after(&mut self, segment: &Segment, offset: u64) -> Result<Option<u64>> {
-        if !segment.sealed.load(Acquire) {
-            return Ok(None);
+    /// Where records from `from` on begin that are the newest of their keys, in order. Takes a look at the whole index.
+    fn named_in(&self, segment: &Segment, from: u64) -> Vec<u64> {
+        let mut named = Vec::new();
+        for shard in self.store.index.shards() {
+            let locations = shard.entries().map(|(_, entry)| entry.location);
+            let here = locations.filter(|at| at.slot == segment.slot && at.offset >= from);
+            named.extend(here.map(|at| at.offset));
         }
-        match segment.read_footer() {
-            Ok(entries) => Ok(entries.iter().map(|entry| entry.offset).find(|next| *next > offset)),
-            Err(error) => self.pass(error).map(|()| None),
+        // As in `is_newest`.
+        if segment.retired.load(Relaxed) {
+            named.clear();
         }
+        named.sort_unstable();
+        named
     }
 
     /// Leaves out what cannot be read, if it may be.

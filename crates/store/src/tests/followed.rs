@@ -125,6 +125,32 @@ fn before_and_behind_a_damaged_header_all_is_read() {
     }
 }
 
+/// What a client can put into a value looks at every second step like a header with the longest key. The bytes that are
+/// read tell how many of them were verified, since the budget lets nothing be read ahead.
+#[test]
+fn a_value_full_of_headers_behind_a_damaged_one_costs_little() {
+    let disk = SimDisk::new();
+    let store = LogStore::open_files(
+        Arc::new(disk.clone()),
+        LogOptions { segment_bytes: 4 << 20, ..small_segments() },
+    )
+    .expect("opens");
+    let length = [0, 0, 0, 0, 0, 0, 3, 0];
+    let long_put = [255, 255, 1, 0, 1, 0, 0, 0];
+    let value = [[length; 5], [long_put; 5]].concat().concat().repeat(4 << 10);
+    set(&store, b"8 octets", &value, 1);
+    (2..=9).for_each(|version| set(&store, format!("key{version}").as_bytes(), b"value", version));
+    let name = "segment-0000000000000001";
+    disk.flip_bit(name, 64 + 48, 0).expect("flips");
+    let read_before = disk.counts().read_bytes;
+    let mut seen = Vec::new();
+    store.read_log(1, 1, &mut |entry| seen.push(entry.sequence)).expect("reads");
+    assert_eq!(seen, [2]);
+    let read_bytes = disk.counts().read_bytes - read_before;
+    let most = 16 << 20;
+    assert!(read_bytes <= most, "{read_bytes} bytes were read of a value of {}", value.len());
+}
+
 /// Whatever byte is damaged, at most the record that has it is lost, or its value, and nothing is made up.
 #[test]
 fn a_damaged_byte_costs_one_record() {
