@@ -116,9 +116,9 @@ impl Served<'_> {
         }
     }
 
-    /// The state of a record's key by all records and flushes that are durable; if that is not known, or cannot be read, the
-    /// record's.
-    /// `trusts_undurable`: it goes by a flush which may not be durable. Then nothing of it is sent before that is.
+    /// The state of a record's key by all records and flushes that are durable; if that is not known, or cannot be
+    /// read, the record's. `trusts_undurable`: it goes by a flush which may not be durable. Then nothing of it is sent
+    /// before that is.
     fn newest(
         &self,
         key: &[u8],
