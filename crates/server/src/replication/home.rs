@@ -184,6 +184,11 @@ impl Homes {
         lock(&self.queues).get_mut(&(home, lane))?.waiting.pop_front()
     }
 
+    /// Since when the first of those that have not been taken waits.
+    fn waiting_since(&self, home: u8, lane: Lane) -> Option<Instant> {
+        Some(lock(&self.queues).get(&(home, lane))?.waiting.front()?.since)
+    }
+
     /// A home can be asked from now on, by one of its connections.
     fn connected(&self, home: u8, lane: Lane, waker: Waker, command_bytes_max: usize) {
         let mut queues = lock(&self.queues);
@@ -259,14 +264,14 @@ mod tests {
 
     use super::*;
 
-    const WAITER: Waiter = Waiter { worker: 0, connection: 1 };
+    pub(super) const WAITER: Waiter = Waiter { worker: 0, connection: 1 };
 
-    fn append(key: &'static [u8], value: &[u8]) -> Command<'static> {
+    pub(super) fn append(key: &'static [u8], value: &[u8]) -> Command<'static> {
         let key = Key::new(key).expect("a key");
         Command::Store(Store { mode: Mode::Append, ..Store::set(key, 0, 0, value.len() as u32) })
     }
 
-    fn homes() -> Homes {
+    pub(super) fn homes() -> Homes {
         let table = |home: u8| format!("rmw = \"home\"\nhome = {home}\nkeep = \"store\"\nreplicate = true\n");
         let text = format!("[namespace.a]\n{}[namespace.b]\n{}", table(1), table(2));
         Homes::of(Some(&Table::parse(&text).expect("a table")), 1).expect("there are homes")

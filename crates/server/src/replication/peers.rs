@@ -75,7 +75,12 @@ pub(super) struct PeerAddress<'p> {
     has_to_end: &'p AtomicBool,
 }
 
-impl PeerAddress<'_> {
+impl<'p> PeerAddress<'p> {
+    #[cfg(test)]
+    pub(super) fn of_nobody(has_to_end: &'p AtomicBool) -> Self {
+        Self { address: "", number: 0, has_to_end }
+    }
+
     /// It is no peer any more, or the site stops.
     pub(super) fn is_over(&self, site: &Site) -> bool {
         site.is_stopping() || self.has_to_end.load(SeqCst)

@@ -96,14 +96,20 @@ impl Asker<'_> {
             if subscriber.is_closed() {
                 return Ok(());
             }
-            let given_up = self.sent.values().next().map(|asked| asked.since + DEADLINE);
-            let left = given_up.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = self.given_up().map(|at| at.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
             }
             let timeout = left.unwrap_or(Duration::MAX);
             connection.hear(&mut output, Until { position: 0, timeout })?;
         }
+    }
+
+    /// When the home is taken for gone: it has neither answered nor, if nothing is sent, taken the oldest command.
+    fn given_up(&self) -> Option<Instant> {
+        let sent = self.sent.values().next().map(|asked| asked.since);
+        let waiting = self.clock.and_then(|_| self.homes.waiting_since(self.home, self.lane));
+        Some(sent.into_iter().chain(waiting).min()? + DEADLINE)
     }
 
     /// Performs what is due, and adds commands as long as the socket has taken those before: what has not left the
@@ -167,7 +173,11 @@ impl Asker<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+    use crate::replication::home::tests::{WAITER, append, homes};
+    use crate::replication::waiters::Waker;
 
     #[test]
     fn a_homes_clock_goes_on_from_what_it_said() {
@@ -177,5 +187,27 @@ mod tests {
         assert_eq!(clock.at(heard + Duration::from_secs(5)), 12_000_000);
         assert_eq!(clock.at(heard - Duration::from_secs(3)), 4_000_000);
         assert_eq!(clock.at(heard - Duration::from_secs(9)), 0, "long before the home began");
+    }
+
+    /// The home has answered all, and takes nothing more: what waits for that has the same deadline.
+    #[test]
+    fn what_was_never_sent_has_a_deadline() {
+        let (homes, has_to_end) = (homes(), AtomicBool::new(false));
+        let peer = PeerAddress::of_nobody(&has_to_end);
+        let clock = Some(HomeClock { micros: 0, heard: Instant::now() });
+        let (lane, number) = (Lane::Small, 0);
+        let mut asker =
+            Asker { peer: &peer, lane, homes: &homes, home: 2, clock, number, sent: BTreeMap::new() };
+        assert_eq!(asker.given_up(), None);
+        homes.connected(2, lane, Waker::of_nobody(), 1 << 20);
+        let ask = || homes.ask(2, WAITER, &append(b"b", b"x"), b"x").expect("it is there");
+        let (first, second) = (ask(), ask());
+        assert_eq!(asker.given_up(), Some(first.since + DEADLINE));
+        asker.sent.insert(1, homes.take(2, lane).expect("it waits"));
+        assert_eq!(asker.given_up(), Some(first.since + DEADLINE));
+        asker.sent.clear();
+        assert_eq!(asker.given_up(), Some(second.since + DEADLINE));
+        asker.end();
+        assert_eq!(second.answer_to(&append(b"b", b"x")), Some(HomeReply::Error(Error::HomeAway)));
     }
 }

@@ -6,10 +6,11 @@ use larder_replication::entry::{Entry, Put};
 use larder_replication::link::{CopyRead, LogRead};
 use larder_replication::state::State;
 use larder_replication::version::{site_of, unix_secs_of};
-use larder_store::{Cursor as ScanCursor, FlushBy, LogEntry, VecSink};
+use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, VecSink};
 
 use super::Served;
 use super::state::{is_told, state_of, state_of_entry};
+use crate::replication::compare::is_damage;
 use crate::replication::note;
 
 impl Served<'_> {
@@ -18,10 +19,12 @@ impl Served<'_> {
         let (site, number) = (self.site, self.site.settings.site);
         let table = self.shared.namespaces.table();
         let mut body = Vec::with_capacity(self.body_bytes + self.body_bytes / 8);
-        let (mut failed, mut trusts_undurable) = (None, false);
+        let (mut failure, mut trusts_undurable) = (None, false);
         // Of those that are read now the last, unless a later one is durable.
         let (mut beat, newest_clock) = (None, site.members().clock());
         let read = site.store.read_log(after, bytes_max, &mut |entry| match entry.entry {
+            // Nothing behind it is sent, beats neither: they say that all before them has been.
+            _ if failure.is_some() => {}
             larder_store::Entry::Flush { prefix, except, version, by: FlushBy::Version }
                 if site_of(version) == number =>
             {
@@ -37,33 +40,22 @@ impl Served<'_> {
                     // What others wrote is passed over without a look at what has replaced it.
                     && Entry::own_of_state(key, &state, number).next().is_some()
                 {
-                    let newest = match self.newest(key, &entry, &state, &mut trusts_undurable) {
-                        Ok(newest) => newest,
-                        Err(error) => {
-                            failed.get_or_insert_with(|| io::Error::other(error));
-                            return;
-                        }
-                    };
-                    for own in Entry::own_of_record(key, &state, &newest, number) {
-                        let pushed = match own {
-                            Entry::Put(put) if entry.is_damaged => {
-                                self.push_from_elsewhere(entry.sequence, &put, &mut body)
-                            }
-                            own => {
-                                own.encode(&mut body);
-                                Ok(())
-                            }
-                        };
-                        if let Err(error) = pushed {
-                            failed.get_or_insert(error);
-                        }
+                    let body_bytes = body.len();
+                    if let Err(error) =
+                        self.push_record(key, &entry, &state, &mut trusts_undurable, &mut body)
+                    {
+                        body.truncate(body_bytes);
+                        failure = Some((entry.sequence, error));
                     }
                 }
             }
         });
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let whole_to = match failure {
+            // What is before it is sent; the next read fails.
+            Some((sequence, _)) if sequence > after + 1 => sequence - 1,
+            Some((_, error)) => return Err(error),
+            None => u64::MAX,
+        };
         if let Some(beat) = beat {
             Entry::Beat(beat).encode(&mut body);
         }
@@ -73,11 +65,11 @@ impl Served<'_> {
         match read {
             Ok(read) => {
                 self.body_bytes = body.len().min(2 * bytes_max);
-                Ok(LogRead::Entries { to: read.through_sequence, body })
+                Ok(LogRead::Entries { to: read.through_sequence.min(whole_to), body })
             }
             Err(larder_store::Error::TooFarBehind { .. }) => Ok(LogRead::Gone),
             Err(error) => {
-                if matches!(error, larder_store::Error::Corrupt { .. } | larder_store::Error::Io { .. }) {
+                if is_damage(&error) {
                     // Nobody knows of which key it was: who needs it takes a copy, which reads what is newest.
                     site.note_unreadable(after + 1);
                 }
@@ -86,21 +78,47 @@ impl Served<'_> {
         }
     }
 
+    /// Appends what a record has of this site's, but for what has been replaced. Errors: it cannot be read; they name
+    /// the key.
+    fn push_record(
+        &self,
+        key: &[u8],
+        entry: &LogEntry<'_>,
+        state: &State<&[u8]>,
+        trusts_undurable: &mut bool,
+        body: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let of_key =
+            |why| io::Error::other(format!("the item of key {} cannot be read: {why}", key.escape_ascii()));
+        let newest =
+            self.newest(key, entry, state, trusts_undurable).map_err(|error| of_key(error.to_string()))?;
+        for own in Entry::own_of_record(key, state, &newest, self.site.settings.site) {
+            match own {
+                Entry::Put(put) if entry.is_damaged => {
+                    self.push_from_elsewhere(entry.sequence, &put, body).map_err(of_key)?;
+                }
+                own => own.encode(body),
+            }
+        }
+        Ok(())
+    }
+
     /// Appends a put whose value is damaged in its record, from the key's newest one. Errors: that is damaged, or has
     /// just been replaced.
-    fn push_from_elsewhere(&self, sequence: u64, put: &Put<'_>, body: &mut Vec<u8>) -> io::Result<()> {
+    fn push_from_elsewhere(&self, sequence: u64, put: &Put<'_>, body: &mut Vec<u8>) -> Result<(), String> {
         let mut value = VecSink::default();
-        match self.site.store.get(put.key, 0, &mut value).map_err(io::Error::other)? {
+        match self.site.store.get(put.key, 0, &mut value).map_err(|error| error.to_string())? {
             Some(meta) if meta.version == put.version => {
                 Entry::Put(Put { value: &value.into_value(), ..*put }).encode(body);
                 Ok(())
             }
-            _ => Err(io::Error::other(format!("the value of entry {sequence} of the log is damaged"))),
+            _ => Err(format!("the value of entry {sequence} of the log is damaged")),
         }
     }
 
-    /// The state of a record's key by all records and flushes that are durable; if that is not known, the record's.
-    /// `trusts_undurable`: it goes by a flush which may not be durable. Then nothing of it is sent before that is.
+    /// The state of a record's key by all records and flushes that are durable; if that is not known, or cannot be
+    /// read, the record's. `trusts_undurable`: it goes by a flush which may not be durable. Then nothing of it is sent
+    /// before that is.
     fn newest(
         &self,
         key: &[u8],
@@ -109,12 +127,22 @@ impl Served<'_> {
         trusts_undurable: &mut bool,
     ) -> larder_store::Result<State<()>> {
         let store = &self.site.store;
-        if entry.is_damaged {
-            // So that it counts what has replaced it.
+        let flushed_below = store.newest_flush_version(key);
+        let newest = if entry.is_newest && !entry.is_damaged {
+            None
+        } else {
+            match store.state(key) {
+                Ok(state) => Some(state),
+                // What has replaced it is damaged, and fails at its own place.
+                Err(error) if is_damage(&error) => None,
+                Err(error) => return Err(error),
+            }
+        };
+        let is_undurable = |state: &KeyState| state.sequence > store.durable_sequence();
+        if entry.is_damaged && newest.flatten().as_ref().is_some_and(is_undurable) {
+            // So that it counts what has replaced it. Damaged ones behind it find that durable, too.
             self.site.wait_durable(self.site.ask_for_sync());
         }
-        let flushed_below = store.newest_flush_version(key);
-        let newest = if entry.is_newest && !entry.is_damaged { None } else { Some(store.state(key)?) };
         let durable = store.durable_sequence();
         let record = record.map(|_| ());
         let newest = match newest {
