@@ -41,9 +41,10 @@ for an operation.
 
 What a get of many keys is. AsyncClient: meta, a line and a number for each key; numbers are compared; 3 system calls,
 and two more for each piece in which the reply comes: memcached answers 20 lines at a time (its option -R), larderd all.
-larder-text, the same in the text protocol, and larder's blocking client: one line of text; keys are compared; 3 calls, one of which looks for unasked bytes. Both give
-each value to the caller in memory of its own, and the program makes a checked string of that. libmemcached: one line of
-text; keys are not compared; 4 to 5 calls; the value is copied into a buffer that the next one overwrites.";
+larder-text, the same in the text protocol, and larder's blocking client: one line of text; keys are compared; 3 calls,
+one of which looks for unasked bytes. Both give each value to the caller in memory of its own, and the program makes a
+checked string of that. libmemcached: one line of text; keys are not compared; 4 to 5 calls; the value is copied into a
+buffer that the next one overwrites.";
 
 /// What is asked for.
 struct Case {
