@@ -109,7 +109,8 @@ impl Served<'_> {
                         self.shared.tell_of_sites(&Event::Site { site: puller, state, peer: "" });
                     }
                 }
-                let admission = admit(&site.members(), puller, cursor, site.extent());
+                let extent = site.extent_from(cursor.sequence);
+                let admission = admit(&site.members(), puller, cursor, extent);
                 tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");
                 publisher.admit(admission);
             }

@@ -221,9 +221,25 @@ impl Site {
 
     /// What there is of the own log.
     pub(super) fn extent(&self) -> LogExtent {
-        let start = self.store.stats().log_start_sequence.saturating_sub(1);
-        let start = start.max(self.unreadable.load(SeqCst));
+        let start = self.log_start().max(self.unreadable.load(SeqCst));
         LogExtent { incarnation: self.settings.incarnation, start, durable: self.store.durable_sequence() }
+    }
+
+    /// The same for a site that has the log up to `sequence`: for what comes before an entry that cannot be read, it
+    /// needs no copy.
+    pub(super) fn extent_from(&self, sequence: u64) -> LogExtent {
+        let (extent, start) = (self.extent(), self.log_start());
+        let is_before_damage = (start..extent.start).contains(&sequence);
+        if is_before_damage && self.store.read_log(sequence, 1, &mut |_| {}).is_ok() {
+            LogExtent { start, ..extent }
+        } else {
+            extent
+        }
+    }
+
+    /// The store has the log behind this sequence.
+    fn log_start(&self) -> u64 {
+        self.store.stats().log_start_sequence.saturating_sub(1)
     }
 
     /// An entry of the own log cannot be read: who needs it takes a copy.

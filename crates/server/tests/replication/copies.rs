@@ -199,6 +199,39 @@ fn what_is_before_a_damaged_item_arrives() {
     assert_eq!(two.stat(":copied_pieces"), pieces);
 }
 
+/// A damaged record does not say whose it was: who has come to it takes a copy, which ends at its key. What is before
+/// it arrives also at a site that comes after another one has met the damage.
+#[test]
+fn what_is_before_a_damaged_header_arrives_whoever_comes_first() {
+    let mut cluster = Cluster::with_options(3, 3, "log", &["--store-segment-kib", "64"]);
+    let mut one = cluster.client(0);
+    let keys = keys(60);
+    assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
+    (1..3).for_each(|site| eventually(|| cluster.client(site).ask("mg first s\r\n") == "HD s3"));
+    cluster.set_links(Link::Cut);
+    for (number, key) in keys.iter().enumerate() {
+        let value = format!("{number:04}").repeat(250);
+        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
+    }
+    cluster.stop(0);
+    let damaged = damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 1);
+    let (damaged, name) = damaged.expect("a segment has it");
+    std::fs::write(&name, damaged).expect("it can be written");
+    cluster.start_again(0);
+    for site in [2, 1] {
+        cluster.set_links_of(site, Link::Open);
+        let mut client = cluster.client(site);
+        eventually(|| client.look_up(&keys[..44]).iter().flatten().count() == 44);
+        let is_told = |line: &str| line.contains(":last_error") && line.contains("is damaged at");
+        eventually(|| client.figures().lines().any(is_told));
+    }
+    assert_eq!(cluster.client(0).ask("set key44 0 0 4\r\nlast\r\n"), "STORED");
+    for site in 1..3 {
+        converge(&mut cluster.client(0), &mut cluster.client(site), &keys);
+        assert_eq!(cluster.client(site).ask("mg key44 s\r\n"), "HD s4");
+    }
+}
+
 /// The segment that has these bytes, with one of them changed or one before them, and its path.
 fn damage(directory: &Path, wanted: &[u8], before: usize) -> Option<(Vec<u8>, PathBuf)> {
     let entries = std::fs::read_dir(directory).expect("it is there");

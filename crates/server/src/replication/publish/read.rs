@@ -59,7 +59,7 @@ impl Served<'_> {
         if let Some(beat) = beat {
             Entry::Beat(beat).encode(&mut body);
         }
-        if trusts_undurable && !site.wait_durable(site.ask_for_sync()) {
+        if trusts_undurable && !site.sync() {
             return Err(io::Error::other("the store failed"));
         }
         match read {
@@ -141,7 +141,7 @@ impl Served<'_> {
         let is_undurable = |state: &KeyState| state.sequence > store.durable_sequence();
         if entry.is_damaged && newest.flatten().as_ref().is_some_and(is_undurable) {
             // So that it counts what has replaced it. Damaged ones behind it find that durable, too.
-            self.site.wait_durable(self.site.ask_for_sync());
+            self.site.sync();
         }
         let durable = store.durable_sequence();
         let record = record.map(|_| ());

@@ -117,6 +117,15 @@ impl Site {
     /// Waits until a position is durable. False: it is lost, or the site stops.
     pub(in crate::replication) fn wait_durable(&self, position: u64) -> bool {
         self.ask_for_sync();
+        self.wait_settled(position)
+    }
+
+    /// Makes all durable that was appended. False: it is lost, or the site stops.
+    pub(in crate::replication) fn sync(&self) -> bool {
+        self.wait_settled(self.ask_for_sync())
+    }
+
+    fn wait_settled(&self, position: u64) -> bool {
         loop {
             match self.journal.outcome(position) {
                 Outcome::Done => return true,
