@@ -260,7 +260,8 @@ pub fn of(side: Side) -> Result<PathBuf> {
     }
 }
 
-/// The larderd to test: `$LARDERD` if set, else the one of this workspace, built now in the profile of the caller.
+/// The larderd to test: `$LARDERD` if set, else the one of this workspace, built now: for a test in the profile of the
+/// test, for any other program as it is released.
 pub fn larderd() -> Result<PathBuf> {
     type Built = OnceLock<std::result::Result<PathBuf, String>>;
     static BUILT: [Built; 2] = [Built::new(), Built::new()];
@@ -309,11 +310,11 @@ pub fn version(program: &Path) -> Result<String> {
 
 fn build_larderd(with_rocksdb: bool) -> Result<PathBuf> {
     let exe = env::current_exe()?;
-    let mut profile_dir = exe.parent().ok_or("the test has no directory")?;
-    if profile_dir.ends_with("deps") {
-        profile_dir = profile_dir.parent().ok_or("no directory above deps/")?;
-    }
-    let target_dir = profile_dir.parent().ok_or("no target directory")?;
+    let own_dir = exe.parent().ok_or("the program has no directory")?;
+    let is_test = own_dir.ends_with("deps");
+    let own_profile_dir = if is_test { own_dir.parent().ok_or("no directory above deps/")? } else { own_dir };
+    let target_dir = own_profile_dir.parent().ok_or("no target directory")?;
+    let profile_dir = if is_test { own_profile_dir.to_owned() } else { target_dir.join("release") };
 
     let mut cargo = cargo();
     cargo

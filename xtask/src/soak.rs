@@ -145,15 +145,18 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             for client in clients {
                 client.join().map_err(|_| "a client panicked")??;
             }
+            // Backups also end, with an error, for what another has found: that one says more.
             let compared =
                 backups.map(|backups| backups.join().map_err(|_| "the backups panicked")).transpose()?;
+            let quota = quota.map(|quota| quota.join().map_err(|_| "the quota panicked")).transpose()?;
+            watched?;
+            if let Some(quota) = quota {
+                report_quota(&quota?);
+            }
             if let Some(compared) = compared {
                 report_backups(&compared?);
             }
-            if let Some(quota) = quota {
-                report_quota(&quota.join().map_err(|_| "the quota panicked")??);
-            }
-            watched
+            Ok(())
         })
     });
     if !options.keeps {
