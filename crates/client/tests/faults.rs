@@ -64,6 +64,23 @@ fn a_late_answer_is_never_another_requests() {
     assert_eq!(mine.map(|item| item.value), Some(b"of mine".to_vec()));
 }
 
+/// What came with the last reply would be the beginning of the next one.
+#[test]
+fn the_beginning_of_an_unasked_reply_is_nobodys() {
+    let mut client = server(|number, mut stream| match number {
+        0 => {
+            answer(&mut stream, &(value("a", "of a") + "VALUE b 0 5\r"));
+            let mut request = [0; 100];
+            if stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
+                stream.write_all(b"\nwrong\r\nEND\r\n").expect("the client listens");
+            }
+        }
+        _ => answer(&mut stream, &value("b", "of b")),
+    });
+    let mut found = |key| client.get(key).expect("it is answered").map(|item| item.value);
+    assert_eq!((found("a"), found("b")), (Some(b"of a".to_vec()), Some(b"of b".to_vec())));
+}
+
 #[test]
 fn a_trickle_does_not_stretch_the_time() {
     const BYTES: usize = 500;

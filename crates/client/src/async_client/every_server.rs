@@ -53,11 +53,18 @@ impl AsyncClient {
         request: impl Fn() -> Result<Request, Error>,
         read: impl Fn(Reply) -> Result<R, Error>,
     ) -> ByServer<R> {
-        let topology = self.shared.topology();
-        if let Some(warm_up) = &topology.warm_up {
-            // What is flushed does not come back from an old place.
-            warm_up.flush(self.deadline()).await;
-        }
+        let deadline = self.deadline();
+        let topology = loop {
+            let topology = self.shared.topology();
+            if let Some(warm_up) = &topology.warm_up {
+                // What is flushed does not come back from an old place.
+                warm_up.flush(deadline).await;
+            }
+            // The list may have changed meanwhile.
+            if Arc::ptr_eq(&topology, &self.shared.topology()) {
+                break topology;
+            }
+        };
         let flushing = self.flushing(delay_secs);
         let results = self.ask_servers_of(&topology, name, topology.left(), request, read).await;
         flushing.end(&results);

@@ -338,12 +338,15 @@ impl GetMany {
     /// The next of the values that are here.
     fn next_value(&mut self) -> Option<(usize, Item)> {
         let (values, credit) = self.values.as_mut()?;
-        let Some((place, item, room)) = values.next() else {
+        let next = values.next();
+        if let Some((_, _, room)) = &next {
+            credit.release(*room);
+        }
+        if values.len() == 0 {
+            // The connection may go on, whenever this is polled again.
             self.values = None;
-            return None;
-        };
-        credit.release(room);
-        Some((place, item))
+        }
+        next.map(|(place, item, _)| (place, item))
     }
 
     /// Waits for all of them.

@@ -179,17 +179,17 @@ impl NearStore {
 
     /// To be taken before a key is read. `None`: its value may not be kept.
     pub(super) fn stamp(&self, key: &[u8], shared: &Arc<Shared>) -> Option<Stamp> {
-        let log = match &self.logs {
-            Some(logs) => Some(logs.of(key, shared)?),
-            None => None,
-        };
         let slot = self.slot(key);
         let changes = self.slots[slot].changes.load(Ordering::SeqCst);
         if self.slots[slot].doubt_until_ms.load(Ordering::SeqCst) > self.now_ms() {
             return None;
         }
-        // The epoch first: a flush is noted before the epoch changes.
+        // The epoch first: a flush is noted before the epoch changes, and another list of servers is there.
         let (epoch, began) = (self.epoch.load(Ordering::SeqCst), Instant::now());
+        let log = match &self.logs {
+            Some(logs) => Some(logs.of(key, shared)?),
+            None => None,
+        };
         self.flushes.next(began).is_none_or(|flush| began < flush).then_some(Stamp {
             began,
             slot,

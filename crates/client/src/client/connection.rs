@@ -49,9 +49,10 @@ impl Connection {
         })
     }
 
-    /// True if it can be used again: the server has neither closed it nor sent anything meanwhile.
+    /// True if it can be used again: the server has neither closed it nor sent anything that was not asked for, which
+    /// would pass for the next reply.
     pub(super) fn is_silent(&mut self) -> bool {
-        self.stream.is_silent()
+        self.filled == 0 && self.stream.is_silent()
     }
 
     /// Sends requests. The time for their replies begins.

@@ -270,6 +270,11 @@ fn value<'i, T>(
 ) -> Result<Option<Event<'i, T>>, Violation> {
     let wrong = |kind| Err(Violation::new(kind, line.text));
     let Some(value_bytes) = parse_value_bytes(size) else { return wrong(ViolationKind::Malformed) };
+    let client_flags = flags.client_flags.map_or(Some(0), |word| u32::try_from(parse_u64(word)?).ok());
+    let cas = flags.cas.map(parse_u64);
+    let (Some(client_flags), None | Some(Some(_))) = (client_flags, cas) else {
+        return wrong(ViolationKind::Malformed);
+    };
     let Some(bytes) = line.block(due, input, value_bytes)? else { return Ok(None) };
     let Some(&mut Due { kind, .. }) = due.front() else { return wrong(ViolationKind::Unasked) };
     if due.has_opaques {
@@ -283,8 +288,8 @@ fn value<'i, T>(
     Ok(Some(Event::Value(Value {
         index: due.key_index(),
         bytes,
-        client_flags: flags.client_flags.and_then(parse_u64).unwrap_or(0) as u32,
-        cas: flags.cas.and_then(parse_u64),
+        client_flags,
+        cas: cas.flatten(),
         meta_flags: flags.all,
     })))
 }

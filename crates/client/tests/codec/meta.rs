@@ -215,6 +215,9 @@ fn what_nobody_asked_for_is_a_violation() {
         (&[MULTI], b"VA 1 f0 k?? b\r\nx\r\nMN\r\n", ViolationKind::WrongKey),
         (&[GET], b"VA 1 f0\r\nxyz\r\n", ViolationKind::Malformed),
         (&[GET], b"VA x f0\r\nx\r\n", ViolationKind::Malformed),
+        (&[GET], b"VA 1 fx\r\nx\r\n", ViolationKind::Malformed),
+        (&[GET], b"VA 1 f4294967296\r\nx\r\n", ViolationKind::Malformed),
+        (&[GET], b"VA 1 f0 cx\r\nx\r\n", ViolationKind::Malformed),
         (&[GET], b"VA\r\nx\r\n", ViolationKind::Malformed),
         (&[INCR], b"VA 1\r\nx\r\n", ViolationKind::Malformed),
     ] {

@@ -281,8 +281,14 @@ impl Core {
 
     /// Connects to a server, unless it is left alone for a while.
     pub(super) fn connect(&mut self, options: &Options, at: usize) -> Result<(), Return> {
-        if self.instances.get(at).is_some_and(|instance| instance.link.is_some()) {
-            return Ok(());
+        if let Some(instance) = self.instances.get_mut(at)
+            && let Some(link) = &instance.link
+        {
+            if link.due() > 0 || !link.has_input() {
+                return Ok(());
+            }
+            // What nobody has asked for would pass for the next reply.
+            instance.close();
         }
         let was_in_timeout = self.back_off(options, at)?;
         let Some(instance) = self.instances.get(at) else { return Err(Return::FAILURE) };

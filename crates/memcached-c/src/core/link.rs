@@ -189,6 +189,8 @@ impl Link {
     fn send_while_reading(&mut self, options: &Options) -> Result<(), Failure> {
         let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
         let mut sent = 0;
+        // A server that says a little now and then, and reads nothing, makes no progress.
+        let (mut deadline, mut received) = (Deadline::after(options.poll_timeout), 0);
         loop {
             let written = match self.output.get(sent..) {
                 Some(rest) if !rest.is_empty() => stream.write(rest),
@@ -196,7 +198,10 @@ impl Link {
                 _ => return Ok(()),
             };
             match written {
-                Ok(bytes) => sent += bytes,
+                Ok(bytes) => {
+                    sent += bytes;
+                    (deadline, received) = (Deadline::after(options.poll_timeout), 0);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let has_room = self.input.len() < INPUT_BYTES_MAX;
@@ -206,7 +211,14 @@ impl Link {
                         Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                             return Err(Failure::of_io(&error));
                         }
-                        Ok(bytes) if bytes > 0 => {}
+                        Ok(bytes) if bytes > 0 => {
+                            received += bytes;
+                            if received >= PROGRESS_BYTES {
+                                (deadline, received) = (Deadline::after(options.poll_timeout), 0);
+                            } else if deadline.has_passed() && options.poll_timeout != 0 {
+                                return Err(Failure::timeout());
+                            }
+                        }
                         _ => {
                             let readable = if has_room { PollFlags::IN } else { PollFlags::empty() };
                             wait(stream.as_fd(), PollFlags::OUT | readable, options.poll_timeout)?;
@@ -289,17 +301,16 @@ impl Link {
         is_in_time: bool,
         mut take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        let mut deadline = None;
+        let mut turn = None;
         loop {
             let is_awaited = self.pipeline.front() == Some(&Tag::Awaited);
-            if is_awaited && is_in_time {
-                deadline.get_or_insert_with(|| Deadline::after(options.poll_timeout));
-            }
-            let step = self.next_within(options, deadline.as_ref(), |event| {
-                let is_done = matches!(event, Event::Done(Tag::Awaited, _));
-                let result = if is_awaited || is_done { Some(take(event)?) } else { None };
-                Ok(result.filter(|_| is_done))
-            })??;
+            self.take_turn(&mut turn, options, is_in_time);
+            let step =
+                self.next_within(options, turn.as_ref().map(|(_, deadline)| deadline), |event| {
+                    let is_done = matches!(event, Event::Done(Tag::Awaited, _));
+                    let result = if is_awaited || is_done { Some(take(event)?) } else { None };
+                    Ok(result.filter(|_| is_done))
+                })??;
             if let Some(result) = step {
                 return Ok(result);
             }
@@ -308,10 +319,27 @@ impl Link {
 
     /// Takes and drops the replies to all requests.
     pub(super) fn drain(&mut self, options: &Options) -> Result<(), Failure> {
+        let mut turn = None;
         while self.due() > 0 {
-            self.next(options, |_| ())?;
+            self.take_turn(&mut turn, options, false);
+            self.next_within(options, turn.as_ref().map(|(_, deadline)| deadline), |_| ())?;
         }
         Ok(())
+    }
+
+    /// Begins the time of the reply at the front, if it is one without a value and its turn has just come. `turn`: how
+    /// many replies were due then, and that time.
+    fn take_turn(&self, turn: &mut Option<(usize, Deadline)>, options: &Options, is_in_time: bool) {
+        let is_bounded = match self.pipeline.front() {
+            Some(Tag::Ignored) => true,
+            Some(Tag::Awaited) => is_in_time,
+            _ => false,
+        };
+        if !is_bounded {
+            *turn = None;
+        } else if turn.as_ref().is_none_or(|(due, _)| *due != self.due()) {
+            *turn = Some((self.due(), Deadline::after(options.poll_timeout)));
+        }
     }
 
     /// Is there something that has been received, and not been taken?
@@ -396,5 +424,7 @@ const REQUEST_BYTES: usize = 512;
 const SAFE_BYTES: usize = 16 << 10;
 /// What a reply without a value may announce: `stats detail dump` is one text.
 const REPLY_BYTES_MAX: usize = 64 << 20;
+/// A server that has said so much has not said nothing.
+const PROGRESS_BYTES: usize = 64 << 10;
 /// So much is read before requests are sent that the server does not take.
 const INPUT_BYTES_MAX: usize = 256 << 20;

@@ -172,6 +172,25 @@ static void replies_without_an_end(void)
   expect(slow.sent < slow.most, "a slow reply: the client has waited for all");
   memcached_free(client);
 
+  /* One that has read only the beginning of the request. */
+  alarm(60);
+  static char value[8 << 20];
+  client = client_at(start(&slow), false, 100);
+  expect(memcached_set(client, S("a"), value, sizeof value, 0, 0) == MEMCACHED_TIMEOUT,
+         "a reply before the request is read: the error");
+  memcached_free(client);
+
+  /* And one before the reply that is waited for. */
+  client = client_at(start(&slow), false, 100);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
+  memcached_set(client, S("a"), S("x"), 0, 0);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 0);
+  uint64_t number = 0;
+  expect(memcached_increment(client, S("n"), 1, &number) == MEMCACHED_TIMEOUT,
+         "a slow reply to a buffered request: the error");
+  memcached_free(client);
+  alarm(0);
+
   /* The protocol announces 1 GiB of words for an error. */
   struct endless words = {
     .head = "\x81\x01\x00\x00\x00\x00\x00\x84\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
@@ -191,6 +210,24 @@ static void replies_without_an_end(void)
   memcached_set(client, S("a"), S("x"), 0, 0);
   expect(memcached_last_error(client) == MEMCACHED_TIMEOUT, "a slow login: the error");
   expect(login.sent < login.most, "a slow login: the client has waited for all");
+  memcached_free(client);
+}
+
+/* What nobody has asked for is not the reply to the next request. */
+static void replies_too_many(void)
+{
+  struct endless eager = {.part = "", .most = 0};
+  eager.head = "VALUE a 0 1\r\nx\r\nEND\r\nVALUE b 0 5\r\nEXTRA\r\nEND\r\n";
+  eager.head_bytes = strlen(eager.head);
+  memcached_st *client = client_at(start(&eager), false, 60000);
+  for (const char *key = "ab"; *key; key++) {
+    size_t length = 0;
+    uint32_t flags = 0;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    char *value = memcached_get(client, key, 1, &length, &flags, &rc);
+    expect((value != NULL) == (*key == 'a'), "replies too many: only what was asked for");
+    free(value);
+  }
   memcached_free(client);
 }
 
@@ -453,6 +490,7 @@ int main(int argc, char **argv)
   large_statistics();
   statistics_without_an_end();
   replies_without_an_end();
+  replies_too_many();
   servers_that_do_not_read(sound);
   ends_of_waits();
   values_without_memory(sound);
