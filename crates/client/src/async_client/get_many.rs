@@ -342,7 +342,7 @@ impl GetMany {
         if let Some((_, _, room)) = &next {
             credit.release(*room);
         }
-        if values.len() == 0 {
+        if values.is_empty() {
             // The connection may go on, whenever this is polled again.
             self.values = None;
         }
