@@ -262,6 +262,33 @@ mod tests {
         }
     }
 
+    /// So a server need not read its own state for a change that is above all that it knows of the key, flushes
+    /// included; it reads it only to tell a conflict.
+    #[test]
+    fn a_change_above_all_that_is_known_makes_the_state_alone() {
+        let universe = universe();
+        let mut pairs = 0;
+        for &theirs in &universe {
+            for &ours in universe.iter().filter(|ours| ours.highest_version() < theirs.version()) {
+                pairs += 1;
+                let (joined, outcome) = ours.join(theirs);
+                assert_eq!(joined, State::default().join(theirs).0, "{ours:?} and {theirs:?}");
+                assert!(outcome.is_changed);
+                let base_version = theirs.value.as_ref().map_or(0, |register| register.base_version);
+                assert_eq!(
+                    outcome.conflict.is_some(),
+                    ours.version() > base_version,
+                    "{ours:?} and {theirs:?}"
+                );
+                for flush in 0..=ours.highest_version() {
+                    let flushed = ours.flushed(flush).join(theirs.flushed(flush)).0;
+                    assert_eq!(flushed, joined, "{ours:?} and {theirs:?}, flushed at {flush}");
+                }
+            }
+        }
+        assert!(pairs > 100, "{pairs}");
+    }
+
     #[test]
     fn a_touch_applies_to_its_value_alone() {
         let exptime_of = |states: &[State<u64>]| joined(states).expiry.exptime_secs;
