@@ -35,8 +35,9 @@ enum Bytes {
 }
 
 impl Batch {
+    /// True if all have been taken.
     pub(super) fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.len() == 0
     }
 
     /// Those that have not been taken.
@@ -133,6 +134,6 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| batch.next()).collect();
         let expected = [(10, item(b"a", 0)), (11, item(b"", 1)), (12, item(&large, 2)), (14, item(b"bc", 4))];
         assert_eq!(taken, expected.map(|(place, item)| (place, item.clone(), room_of(item.value.len()))));
-        assert_eq!(batch.len(), 0);
+        assert!(batch.is_empty());
     }
 }

@@ -58,6 +58,16 @@ impl Peer {
         assert_eq!(String::from_utf8_lossy(&read), request);
     }
 
+    /// Reads a line.
+    pub(crate) async fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let byte = timeout(MINUTE, self.0.read_u8()).await.expect("the client asks in time");
+            line.push(byte.expect("the client asks"));
+        }
+        String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
+
     pub(crate) async fn send(&mut self, reply: &str) {
         self.0.write_all(reply.as_bytes()).await.expect("the client listens");
     }
@@ -70,12 +80,12 @@ impl Peer {
 }
 
 /// Polls a future once; it must not be done.
-async fn begin<F: Future + Unpin>(future: &mut F) {
+pub(crate) async fn begin<F: Future + Unpin>(future: &mut F) {
     let is_pending = poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx).is_pending())).await;
     assert!(is_pending);
 }
 
-fn spawn_get(
+pub(crate) fn spawn_get(
     client: &AsyncClient,
     key: &'static str,
 ) -> tokio::task::JoinHandle<Result<Option<String>, Error>> {

@@ -11,6 +11,7 @@ mod near_cache;
 mod observer;
 mod policies;
 mod replicas;
+mod room;
 mod servers;
 mod srv;
 mod udp;
