@@ -84,7 +84,8 @@ impl FailurePolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitBreaker {
     /// So many failures in a row eject a server. At least 1. A failure is a connection that could not be opened, a
-    /// request without a reply in time, a connection that broke, or a reply that breaks the protocol.
+    /// request without a reply in time, a connection that broke, or a reply that breaks the protocol; not what
+    /// finds no room in time on the client's side, for requests or for values that nobody takes.
     pub failure_limit: u32,
     /// The time until the first probe, at most: at least half of it, at random, so that many clients do not probe at
     /// once. Each probe that fails doubles it.

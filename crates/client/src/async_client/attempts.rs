@@ -45,7 +45,7 @@ impl Attempts {
 
     /// The error of what can be repeated. `Err`: a change may have been made.
     fn certain(&self, failure: Failure) -> Result<Error, Error> {
-        let Failure { error, was_sent } = failure;
+        let Failure { error, was_sent, .. } = failure;
         if was_sent && !self.is_read { Err(Error::Unknown(Box::new(error))) } else { Ok(error) }
     }
 }

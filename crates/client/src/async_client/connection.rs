@@ -24,6 +24,8 @@ pub(super) struct Connection {
     state: Mutex<State>,
     /// True soon after the state has an end.
     has_ended: AtomicBool,
+    /// One of its requests has told of its end as a failure of the server.
+    end_is_counted: AtomicBool,
     limits: Limits,
     /// Requests that may still be added.
     requests: Arc<Semaphore>,
@@ -66,6 +68,7 @@ impl Connection {
         Self {
             state: Mutex::default(),
             has_ended: AtomicBool::new(false),
+            end_is_counted: AtomicBool::new(false),
             limits,
             requests: Arc::new(Semaphore::new(limits.requests)),
             request_bytes: Arc::new(Semaphore::new(limits.buffered_bytes as usize)),
@@ -165,7 +168,7 @@ impl Connection {
         self.request_bytes.close();
         wake(driver);
         for call in queue {
-            let _ = call.sink.done.send(Err(Failure { error: end.error(), was_sent: false }));
+            let _ = call.sink.done.send(Err(Failure::new(end.error(), false)));
         }
         end
     }
@@ -173,6 +176,11 @@ impl Connection {
     /// Why it has ended.
     pub(super) fn end_error(&self) -> Error {
         self.state().end.as_ref().map_or(Error::Closed, End::error)
+    }
+
+    /// True for the first who asks: its end is one failure, whatever its requests were.
+    pub(super) fn count_end(&self) -> bool {
+        !self.end_is_counted.swap(true, Ordering::Relaxed)
     }
 
     /// Removes a request from the queue. `false`: it has been taken.
@@ -264,7 +272,7 @@ impl Ticket {
         let reply = match timeout_at(deadline, &mut self.reply).await {
             Ok(Ok(reply)) => reply,
             // The driver answers all, whatever happens to it.
-            Ok(Err(_)) => Err(Failure { error: Error::Closed, was_sent: true }),
+            Ok(Err(_)) => Err(Failure::new(Error::Closed, true)),
             Err(_) => return self.give_up(Interruption::Timeout),
         };
         self.is_done = true;
@@ -302,7 +310,7 @@ impl Ticket {
         if was_sent {
             self.connection.end(End::Interrupted(reason));
         }
-        Err(Failure { error: Error::Timeout, was_sent })
+        Err(Failure::new(Error::Timeout, was_sent))
     }
 }
 

@@ -406,7 +406,7 @@ impl Drop for Driver<'_> {
             flight.fail(end.error(), sent_bytes);
         }
         for call in self.calls.drain(..) {
-            let _ = call.sink.done.send(Err(Failure { error: end.error(), was_sent: false }));
+            let _ = call.sink.done.send(Err(Failure::new(end.error(), false)));
         }
     }
 }
@@ -418,7 +418,7 @@ impl Flight {
     }
 
     fn fail(self, error: Error, sent_bytes: u64) {
-        let _ = self.sink.done.send(Err(Failure { error, was_sent: self.begin < sent_bytes }));
+        let _ = self.sink.done.send(Err(Failure::new(error, self.begin < sent_bytes)));
     }
 }
 

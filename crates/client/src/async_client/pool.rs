@@ -12,6 +12,7 @@ use super::reply::{Failure, Reply};
 use super::request::Request;
 use super::share::Delivery;
 use crate::error::Interruption;
+use crate::policy::is_failure;
 use crate::{Address, Error};
 
 /// A server, and its connections.
@@ -35,17 +36,29 @@ impl Pool {
         values: Option<Delivery>,
         deadline: Instant,
     ) -> Result<Reply, Failure> {
-        let unsent = |error| Failure { error, was_sent: false };
         let connection = self.connection();
         let permits = match connection.permits_now(request) {
             Some(permits) => Some(permits),
-            None => {
-                timeout_at(deadline, connection.permits(request)).await.map_err(|_| unsent(Error::Timeout))?
-            }
+            // Those that have the room tell what is wrong with the server.
+            None => timeout_at(deadline, connection.permits(request))
+                .await
+                .map_err(|_| Failure::new(Error::Timeout, false))?,
         };
+        let had_time = Instant::now() < deadline;
         let ticket =
             permits.and_then(|permits| connection.submit(Arc::clone(request), is_quiet, values, permits));
-        ticket.ok_or_else(|| unsent(connection.end_error()))?.wait(deadline).await
+        let asked = match ticket {
+            Some(ticket) => ticket.wait(deadline).await,
+            None => Err(Failure::new(connection.end_error(), false)),
+        };
+        asked.map_err(|mut failure| {
+            failure.counts = match &failure.error {
+                // A full connection is not read, whatever the server has sent.
+                Error::Timeout => had_time && !connection.is_full(),
+                error => is_failure(error) && connection.count_end(),
+            };
+            failure
+        })
     }
 
     /// The connection with the fewest requests; a new one if all are busy and there may be more.

@@ -62,6 +62,14 @@ pub(super) struct Failure {
     pub error: Error,
     /// Bytes of it were or may have been sent.
     pub was_sent: bool,
+    /// It counts as a failure of the server, as the pool finds.
+    pub counts: bool,
+}
+
+impl Failure {
+    pub(super) fn new(error: Error, was_sent: bool) -> Self {
+        Self { error, was_sent, counts: false }
+    }
 }
 
 /// Who waits for a reply.

@@ -162,7 +162,11 @@ impl Topology {
             observer::asked(&self.pools[server].address);
         }
         let asked = self.pools[server].ask(request, is_quiet, values, deadline).await;
-        self.router.told(server, asked.as_ref().map(|_| ()).map_err(|failure| &failure.error));
+        match &asked {
+            Ok(_) => self.router.succeeded(server),
+            Err(failure) if failure.counts => self.router.failed(server, Instant::now().into_std()),
+            Err(_) => {}
+        }
         asked
     }
 

@@ -10,6 +10,7 @@ use larder_client::policy::{CircuitBreaker, Health};
 use larder_client::{Address, AsyncClient, Distribution, Error, FailurePolicy, Protocol};
 use larder_conformance::server::{Server, any, free_port, refusing_address};
 
+use crate::faults::{Fake, spawn_get};
 use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_each, start_larderd};
 
 const WELL: &str = "all is well";
@@ -197,4 +198,20 @@ async fn failover_never_repeats_a_change() {
     assert_eq!(later.incr(&key, 1).await.expect(WELL), None);
     later.set(&key, "1", MINUTE).await.expect(WELL);
     assert_eq!(later.incr(&key, 1).await.expect(WELL), Some(2));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_one_failure() {
+    let (mut server, builder) = Fake::start(Protocol::Meta).await;
+    let breaker = CircuitBreaker { failure_limit: 100, ..CircuitBreaker::default() };
+    let client = builder.retries(0).circuit_breaker(breaker).build();
+    let gets = ["a", "b", "c"].map(|key| spawn_get(&client, key));
+    let mut peer = server.accept().await;
+    peer.expect("mg a v f O0\r\nmg b v f O1\r\nmg c v f O2\r\n").await;
+    drop(peer);
+    for get in gets {
+        let found = get.await.expect("no panic");
+        assert!(matches!(found, Err(Error::Closed)), "{found:?}");
+    }
+    assert_eq!(client.server_states()[0].failures, 1);
 }

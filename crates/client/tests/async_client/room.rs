@@ -1,6 +1,9 @@
 //! Room for requests and values on the client's side: who gives it back, and who is blamed where there is none.
 
-use larder_client::Protocol;
+use std::time::Duration;
+
+use larder_client::policy::CircuitBreaker;
+use larder_client::{Error, Protocol};
 
 use crate::faults::{Fake, begin};
 
@@ -42,4 +45,35 @@ async fn values_that_are_taken_leave_all_their_room() {
     peer.expect(&format!("mg {} v f O540\r\n", prompts[60])).await;
     peer.send("EN O540\r\n").await;
     assert_eq!(get.await.expect("it is read"), None);
+}
+
+/// A server that is not asked, or not listened to, has not failed.
+#[tokio::test]
+async fn who_finds_no_room_blames_nobody() {
+    let (mut server, builder) = Fake::start(Protocol::Meta).await;
+    let breaker = CircuitBreaker { failure_limit: 100, ..CircuitBreaker::default() };
+    let builder = builder.requests_in_flight(1).buffered_bytes(64 << 10).circuit_breaker(breaker);
+    let client = builder.build();
+    let failures = || client.server_states()[0].failures;
+    let times_out = async |time| {
+        let found = client.with_timeout(time).get("b").await;
+        assert!(matches!(found, Err(Error::Timeout)), "{found:?}");
+        failures()
+    };
+    let mut get = Box::pin(client.get("a"));
+    begin(&mut get).await;
+    let mut peer = server.accept().await;
+    peer.expect("mg a v f O0\r\n").await;
+    let without_place = times_out(Duration::from_millis(50)).await;
+    peer.send("EN O0\r\n").await;
+    assert_eq!(get.await.expect("it is answered"), None);
+
+    let mut values = client.get_many(["a"]);
+    begin(&mut Box::pin(values.next())).await;
+    peer.expect("mg a v f O1\r\n").await;
+    peer.send(&format!("VA 100000 f0 O1\r\n{}\r\n", "x".repeat(100_000))).await;
+    // However soon the value is read: it has the only place until then.
+    let unread = times_out(Duration::from_millis(100)).await;
+    let without_time = times_out(Duration::ZERO).await;
+    assert_eq!([without_place, unread, without_time], [0, 0, 0]);
 }
