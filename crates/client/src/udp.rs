@@ -5,10 +5,10 @@
 //! socket ever has, so that no late or foreign datagram is taken for its reply; what is not answered in time, or not
 //! as it should be, is asked for over TCP.
 //!
-//! A client has one way for all its servers. They listen for UDP at the port of their TCP; unix sockets, TLS and logins
-//! do not exist over UDP, and a client that has them as well refuses its requests. libmemcached refuses the mixture in
-//! the same way: some keys could be read, and others not. [`Udp::FireAndForget`] has no warm-up either: nothing tells
-//! that a value was deleted at its old place, and it would come back.
+//! A client has one way for all its servers. They listen for UDP at the port of their TCP; unix sockets, TLS, logins
+//! and connectors do not exist over UDP, and a client that has them as well refuses its requests. libmemcached refuses
+//! the mixture in the same way: some keys could be read, and others not. [`Udp::FireAndForget`] has no warm-up either:
+//! nothing tells that a value was deleted at its old place, and it would come back.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), larder_client::Error> {
@@ -30,8 +30,8 @@ use std::time::Duration;
 use larder_protocol::udp::{COOKIE_MARK, DATAGRAM_BYTES_MAX, Header};
 pub(crate) use message::{Doubtful, Message};
 
+use crate::Error;
 use crate::codec::Pipeline;
-use crate::{Address, Error, Login, Server, Tls};
 
 /// Which requests go over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +58,6 @@ pub struct UdpCounts {
     pub answered: u64,
     /// Datagrams that belong to no get that waits: late ones, duplicates.
     pub stray: u64,
-}
-
-/// Why a client of these cannot use UDP.
-pub(crate) fn refusal(servers: &[Server], tls: Option<&Tls>, login: Option<&Login>) -> Option<&'static str> {
-    if tls.is_some() || login.is_some() {
-        return Some("there are neither TLS nor logins over UDP");
-    }
-    let has_unix = servers.iter().any(|server| matches!(server.address, Address::Unix(_)));
-    has_unix.then_some("a client over UDP has no unix sockets")
 }
 
 /// Writes a request as one datagram, without the frame's number: [`set_id`].

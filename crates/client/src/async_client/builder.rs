@@ -254,8 +254,8 @@ impl AsyncBuilder {
     }
 
     /// Sends gets, or changes that nobody needs answers of, over UDP: see [`crate::udp`]. Default: all over TCP. Not
-    /// with TLS, logins, copies and unix sockets, and [`Udp::FireAndForget`] not with [`AsyncBuilder::warm_up`], since
-    /// deleted values would come back from old places: requests are
+    /// with TLS, logins, connectors, copies and unix sockets, and [`Udp::FireAndForget`] not with
+    /// [`AsyncBuilder::warm_up`], since deleted values would come back from old places: requests are
     /// [`Error::Unsupported`](crate::Error::Unsupported) then.
     #[must_use]
     pub fn udp(mut self, udp: Udp) -> Self {
@@ -278,7 +278,8 @@ impl AsyncBuilder {
     }
 
     /// Sets what opens connections in place of the system. It has to encrypt by itself: with [`AsyncBuilder::tls`] as
-    /// well, connecting fails. Names of lists of servers are looked up by the system all the same.
+    /// well, connecting fails. There is no [UDP](AsyncBuilder::udp) with it. Names of lists of servers are looked up by
+    /// the system all the same.
     #[must_use]
     pub fn connector(mut self, connector: impl Connector + 'static) -> Self {
         self.settings.connector = Some(Arc::new(connector));
@@ -296,7 +297,7 @@ impl AsyncBuilder {
     pub fn build(self) -> AsyncClient {
         let breaker = self.policy.breaker(self.breaker);
         let router = Router::new(&self.servers, self.placement, self.policy, breaker);
-        let udp = self.udp.map(|mode| UdpServers::new(mode, &self.servers, &self.settings));
+        let udp = self.udp.map(UdpServers::new);
         let router = match self.seed {
             Some(seed) => router.seeded(seed),
             None => router,

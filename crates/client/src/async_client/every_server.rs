@@ -117,11 +117,10 @@ impl AsyncClient {
         let servers: Vec<_> = own.chain(left).collect();
         let ask = async |(topology, server): (&Arc<Topology>, usize)| {
             let request = request()?;
-            if let Some(udp) = &self.shared.udp {
-                let address = &topology.pools[server].address;
-                if let Some(reply) = udp.ask_server(address, &request, &topology.settings, deadline).await? {
-                    return read(reply);
-                }
+            if let Some(udp) = &self.shared.udp
+                && let Some(reply) = udp.ask_server(topology, server, &request, deadline).await?
+            {
+                return read(reply);
             }
             topology.ask_directly(server, request, deadline).await.and_then(&read)
         };

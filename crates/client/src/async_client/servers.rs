@@ -65,7 +65,7 @@ impl AsyncClient {
         // Requests go on while the new list is made, which may take a while.
         let _setting = self.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(udp) = &self.shared.udp {
-            UdpServers::check(&servers.0)?;
+            UdpServers::check_list(&servers.0)?;
             udp.keep(&servers.0);
         }
         let (old, stay) = {

@@ -16,14 +16,13 @@ use super::request::Request;
 use super::topology::Topology;
 use super::{AsyncClient, impossible};
 use crate::policy::Route;
-use crate::udp::{Udp, UdpCounts, refusal};
+use crate::udp::{Udp, UdpCounts};
 use crate::{Address, Error, Server};
 
 /// The UDP of a client.
 #[derive(Debug)]
 pub(super) struct UdpServers {
     mode: Udp,
-    refusal: Option<&'static str>,
     known: Mutex<HashMap<Address, Arc<UdpServer>>>,
     counters: Arc<Counters>,
 }
@@ -48,21 +47,32 @@ impl AsyncClient {
 }
 
 impl UdpServers {
-    pub(super) fn new(mode: Udp, servers: &[Server], settings: &Settings) -> Self {
-        let mut refusal = refusal(servers, settings.tls.as_ref(), settings.login.as_ref());
-        if settings.replication.is_some() {
-            refusal = refusal.or(Some("there are no copies over UDP"));
-        }
-        if settings.warm_up.is_some() && mode == Udp::FireAndForget {
-            // Whether the old place has deleted a key has to be known before the new one gets it.
-            refusal = refusal.or(Some("there is no warm-up with changes over UDP"));
-        }
-        Self { mode, refusal, known: Mutex::default(), counters: Arc::default() }
+    pub(super) fn new(mode: Udp) -> Self {
+        Self { mode, known: Mutex::default(), counters: Arc::default() }
     }
 
-    /// Checks another list of servers.
-    pub(super) fn check(servers: &[Server]) -> Result<(), Error> {
-        refusal(servers, None, None).map_or(Ok(()), |reason| Err(Error::Unsupported(reason)))
+    /// Checks whether a client of these servers, with these settings, can have UDP.
+    pub(super) fn check(&self, servers: &[Server], settings: &Settings) -> Result<(), Error> {
+        let reason = if settings.tls.is_some() || settings.login.is_some() {
+            "there are neither TLS nor logins over UDP"
+        } else if settings.connector.is_some() {
+            "datagrams of UDP do not go through a connector"
+        } else if settings.replication.is_some() {
+            "there are no copies over UDP"
+        } else if settings.warm_up.is_some() && self.mode == Udp::FireAndForget {
+            // Whether the old place has deleted a key has to be known before the new one gets it.
+            "there is no warm-up with changes over UDP"
+        } else {
+            return Self::check_list(servers);
+        };
+        Err(Error::Unsupported(reason))
+    }
+
+    /// Checks a list of servers.
+    pub(super) fn check_list(servers: &[Server]) -> Result<(), Error> {
+        let has_unix = servers.iter().any(|server| matches!(server.address, Address::Unix(_)));
+        let reason = "a client over UDP has no unix sockets";
+        if has_unix { Err(Error::Unsupported(reason)) } else { Ok(()) }
     }
 
     /// Forgets servers that are not in the list.
@@ -80,9 +90,7 @@ impl UdpServers {
         is_quiet: bool,
         deadline: Instant,
     ) -> Result<Option<Reply>, Error> {
-        if let Some(reason) = self.refusal {
-            return Err(Error::Unsupported(reason));
-        }
+        self.check(topology.router.servers(), &topology.settings)?;
         let server = match topology.router.route(key, &[]) {
             Route::Server(position) => {
                 topology.pools.get(position).map(|pool| (position, self.server(&pool.address)))
@@ -115,18 +123,19 @@ impl UdpServers {
     /// Sends a request to every server, if none has to be answered. `None`: TCP is to be asked.
     pub(super) async fn ask_server(
         &self,
-        address: &Address,
+        topology: &Topology,
+        server: usize,
         request: &Request,
-        settings: &Settings,
         deadline: Instant,
     ) -> Result<Option<Reply>, Error> {
-        match (self.refusal, self.mode) {
-            (Some(reason), _) => Err(Error::Unsupported(reason)),
-            (None, Udp::Gets { .. }) => Ok(None),
-            (None, Udp::FireAndForget) if matches!(request, Request::FlushAll { .. }) => {
-                self.server(address).send(request, settings.protocol, deadline).await.map(Some)
+        self.check(topology.router.servers(), &topology.settings)?;
+        match self.mode {
+            Udp::Gets { .. } => Ok(None),
+            Udp::FireAndForget if matches!(request, Request::FlushAll { .. }) => {
+                let server = self.server(&topology.pools[server].address);
+                server.send(request, topology.settings.protocol, deadline).await.map(Some)
             }
-            (None, Udp::FireAndForget) => Err(Error::Unsupported(ANSWERLESS)),
+            Udp::FireAndForget => Err(Error::Unsupported(ANSWERLESS)),
         }
     }
 

@@ -5,7 +5,7 @@ mod network;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use larder_client::async_client::StoreOptions;
+use larder_client::async_client::{Connecting, Connector, StoreOptions};
 use larder_client::codec::Mode;
 use larder_client::udp::UdpCounts;
 use larder_client::{Address, AsyncClient, Error, Protocol, Servers, Tls, Ttl, Udp};
@@ -340,6 +340,16 @@ async fn changes_are_fired_and_forgotten() {
     }
 }
 
+/// What leads nowhere else.
+#[derive(Debug)]
+struct Tunnel;
+
+impl Connector for Tunnel {
+    fn connect(&self, _: &Address) -> Connecting {
+        Box::pin(async { Err(std::io::ErrorKind::Unsupported.into()) })
+    }
+}
+
 #[tokio::test]
 async fn what_needs_an_answer_is_refused() {
     let (_listener, socket) = bind().await;
@@ -374,6 +384,12 @@ async fn what_needs_an_answer_is_refused() {
     for udp in [Udp::FireAndForget, gets(MINUTE)] {
         let mixed = patient(Protocol::Text).server(address.clone()).server(unix()).udp(udp).build();
         refused(mixed.set("k", "x", Ttl::Never).await.err());
+        mixed.set_servers(&Servers(vec![address.clone().into()])).expect("it has no unix socket");
+        if udp == Udp::FireAndForget {
+            mixed.set("k", "x", Ttl::Never).await.expect(WELL);
+        }
+        let tunnelled = patient(Protocol::Text).server(address.clone()).connector(Tunnel).udp(udp).build();
+        refused(tunnelled.set("k", "x", Ttl::Never).await.err());
         let client = patient(Protocol::Text).server(address.clone()).udp(udp).build();
         refused(client.set_servers(&"127.0.0.1,/tmp/nobody".parse().expect("a list")).err());
         assert_eq!(client.servers().len(), 1);
