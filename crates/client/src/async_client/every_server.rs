@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use super::request::Request;
 use super::topology::Topology;
@@ -56,7 +57,7 @@ impl AsyncClient {
         let deadline = self.deadline();
         let topology = loop {
             let topology = self.shared.topology();
-            if let Some(warm_up) = &topology.warm_up {
+            if let Some(warm_up) = topology.warming() {
                 // What is flushed does not come back from an old place.
                 warm_up.flush(deadline).await;
             }
@@ -66,7 +67,7 @@ impl AsyncClient {
             }
         };
         let flushing = self.flushing(delay_secs);
-        let results = self.ask_servers_of(&topology, name, topology.left(), request, read).await;
+        let results = self.ask_servers_of(&topology, name, topology.left(), request, read, deadline).await;
         flushing.end(&results);
         results
     }
@@ -99,7 +100,7 @@ impl AsyncClient {
         request: impl Fn() -> Result<Request, Error>,
         read: impl Fn(Reply) -> Result<R, Error>,
     ) -> ByServer<R> {
-        self.ask_servers_of(&self.shared.topology(), name, None, request, read).await
+        self.ask_servers_of(&self.shared.topology(), name, None, request, read, self.deadline()).await
     }
 
     /// `left`: positions in another list, of servers that are asked as well.
@@ -110,8 +111,8 @@ impl AsyncClient {
         left: Option<(Arc<Topology>, Vec<usize>)>,
         request: impl Fn() -> Result<Request, Error>,
         read: impl Fn(Reply) -> Result<R, Error>,
+        deadline: Instant,
     ) -> ByServer<R> {
-        let deadline = self.deadline();
         let own = (0..topology.pools.len()).map(|server| (topology, server));
         let left = left.iter().flat_map(|(old, left)| left.iter().map(move |server| (old, *server)));
         let servers: Vec<_> = own.chain(left).collect();

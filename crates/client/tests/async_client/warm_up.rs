@@ -11,7 +11,8 @@ use larder_client::policy::CircuitBreaker;
 use larder_client::{AsyncClient, Distribution, Error, FailurePolicy, Protocol, Servers, Ttl};
 use larder_conformance::server::{Server, larderd, reference};
 
-use crate::servers::{MINUTE, address, patient};
+use crate::faults::Fake;
+use crate::servers::{MINUTE, address, patient, start_larderd};
 
 const WELL: &str = "all is well";
 const LONG: Duration = Duration::from_secs(3600);
@@ -176,6 +177,24 @@ async fn what_was_flushed_comes_back_from_no_server_that_has_left() {
             assert_eq!(late.get(&key).await.expect(WELL), None);
         }
     }
+}
+
+/// It waits for values that are being moved.
+#[tokio::test]
+async fn a_flush_has_one_time_for_all_that_it_does() {
+    let server = start_larderd(&[]);
+    let (mut hung, builder) = Fake::start(Protocol::Meta).await;
+    let client = builder.warm_up(LONG).build();
+    client.set_servers(&Servers(vec![address(&server).into()])).expect("the protocol can");
+    let changing = tokio::spawn({
+        let client = client.clone();
+        async move { client.incr("n", 1).await }
+    });
+    let _peer = hung.accept().await;
+    let flushed = client.with_timeout(Duration::from_millis(200)).flush_all(Duration::ZERO).await;
+    let is_late = |flushed: &Result<(), Error>| matches!(flushed, Err(Error::Timeout));
+    assert!(flushed.len() == 2 && flushed.iter().all(|(_, flushed)| is_late(flushed)), "{flushed:?}");
+    changing.abort();
 }
 
 #[tokio::test]
