@@ -282,7 +282,7 @@ impl Call<'_> {
                 flight.conclude(Conclusion::Failed(Arc::clone(&error) as Arc<_>));
                 drop(seat);
                 if let Some(lease) = flight.lease.filter(|_| flight.has_won()) {
-                    client.release(self.key, lease, false).await;
+                    client.release(self.key, lease, false, self.request_deadline()).await;
                 }
                 return Err(ComputeError::Computation(error));
             }
@@ -345,7 +345,7 @@ impl Call<'_> {
             (Ok(StoreOutcome::Stored), None) if flight.is_outdated() => Ok(StoreOutcome::NotStored),
             // Others need not wait for what does not come.
             (Err(error), Some(lease)) if !error.is_unknown() => {
-                client.release(self.key, lease, false).await;
+                client.release(self.key, lease, false, self.request_deadline()).await;
                 stored
             }
             _ => stored,

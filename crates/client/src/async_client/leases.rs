@@ -115,18 +115,18 @@ impl Drop for Leaving<'_> {
         // The runtime may have ended.
         let Ok(runtime) = Handle::try_current() else { return };
         let (client, key, has_old) = (self.client.clone(), self.member.key().to_vec(), self.has_old);
-        runtime.spawn(async move { client.release(&key, lease, has_old).await });
+        runtime.spawn(async move { client.release(&key, lease, has_old, client.deadline()).await });
     }
 }
 
 impl AsyncClient {
     /// Gives a lease back. The old item is stale then, and its next reader computes it.
-    pub(super) async fn release(&self, key: &[u8], lease: u64, has_old: bool) {
+    pub(super) async fn release(&self, key: &[u8], lease: u64, has_old: bool, deadline: Instant) {
         let Ok(wire_key) = self.key(key) else { return };
         let invalidate = has_old.then_some(None);
         let request = Request::Delete { key: wire_key, compare: Some(lease), invalidate };
         // The lease ends by itself.
-        let _ = self.ask_hooked(self.deadline(), key, request, false).await;
+        let _ = self.ask_hooked(deadline, key, request, false).await;
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, poll_immediate};
-use larder_client::async_client::{ComputeOptions, Observer, Recache};
+use larder_client::async_client::{ComputeError, ComputeOptions, Observer, Recache};
 use larder_client::{AsyncClient, Protocol};
 use tokio::time::{sleep, timeout};
 
 use crate::compute::{Counts, OPTIONS, WELL, Work, observed, stored, text};
+use crate::faults::Fake;
 use crate::servers::{MINUTE, address, patient, start_each};
 
 /// What a call returns that would compute this.
@@ -102,6 +103,23 @@ async fn who_cannot_store_gives_its_lease_back() {
         assert_eq!(timeout(MINUTE, computed(&other, OPTIONS, "new")).await.expect("in time"), "new");
         assert_eq!(counts.results(), ["Stored"]);
     }
+}
+
+#[tokio::test]
+async fn a_lease_is_given_back_within_the_time_of_the_whole() {
+    let (mut server, builder) = Fake::start(Protocol::Meta).await;
+    let client = builder.build();
+    let call = tokio::spawn(async move {
+        let options = ComputeOptions { timeout: Duration::from_millis(200), ..OPTIONS };
+        let failed = async || Err::<&str, _>("no luck".to_owned());
+        client.get_or_compute_with("k", options, failed).await
+    });
+    let mut peer = server.accept().await;
+    assert!(peer.line().await.starts_with("mg k "));
+    peer.send("VA 0 f0 c7 t1 W O0\r\n\r\n").await;
+    // The request that gives it back has no reply.
+    let failed = timeout(MINUTE / 2, call).await.expect("in time").expect("no panic");
+    assert!(matches!(failed, Err(ComputeError::Computation(_))), "{failed:?}");
 }
 
 #[tokio::test]
