@@ -156,7 +156,8 @@ impl AsyncBuilder {
 
     /// Keeps copies of each item on several servers. Default: one. In place of
     /// [`FailurePolicy::Eject`] and [`FailurePolicy::Failover`]: places of keys stay what they are, and those that are
-    /// [ejected](AsyncBuilder::circuit_breaker) are left out. There is no warm-up with it.
+    /// [ejected](AsyncBuilder::circuit_breaker) are left out. There is no warm-up with it. Changes that depend on the
+    /// item need the meta protocol, or lose what the first place has lost: see [`Replication`].
     #[must_use]
     pub fn replication(mut self, replication: Replication) -> Self {
         self.settings.replication = Some(replication);

@@ -2,7 +2,10 @@
 //!
 //! A plain store, a delete and a touch go to all places of a key at once. What depends on the item that is there (add,
 //! replace, append, prepend, cas, incr, decr) would have another result at each place: it is made at the first place
-//! that answers, and the other copies are deleted before; a later read fills them again.
+//! that answers, and the other copies are deleted before; a later read fills them again. A get that tells a CAS value
+//! for such a change, or sets a time to live, is made there as well. If that place has no item it is first filled from
+//! the others, in the meta protocol; the text and binary protocols tell no time to live, so what only other places have
+//! is missing for such requests, and gone after such a change.
 
 use std::sync::Arc;
 
@@ -18,6 +21,11 @@ use crate::codec::Mode;
 use crate::{Error, Protocol, Ttl};
 
 /// How many copies there are of each item, and what is enough of them.
+///
+/// With [`ReadRule::First`], what depends on the item (`add`, `append`, `cas`, `incr` and the like, also `gets` and
+/// `get_and_touch`) is made at the first place of the key that answers. In the meta protocol that place is filled from
+/// the others before. In the text and binary protocols it is not: after a restart of its server `gets` and
+/// `get_and_touch` find nothing there, and a change that needs an item finds none and deletes the other copies.
 ///
 /// ```no_run
 /// use larder_client::async_client::{ReadRule, Replication, WriteRule};
@@ -63,7 +71,8 @@ pub enum WriteRule {
 pub enum ReadRule {
     /// The first that is found, place by place; each has a share of the time. Places before it that had nothing are
     /// filled, by `add`, in the meta protocol. For memcached: CAS values of different servers say nothing of each
-    /// other. A server that has missed a change may be read: eject it long enough, or let items expire.
+    /// other, so [`AsyncClient::gets`](super::AsyncClient::gets) asks the first place that answers alone, where `cas`
+    /// is made. A server that has missed a change may be read: eject it long enough, or let items expire.
     First,
     /// That with the highest CAS value of all that answer. For larderd with stores that replicate each other, where CAS
     /// values order the changes of all sites. Nothing is repaired: the sites do that, and a copy that a client writes
@@ -102,15 +111,20 @@ impl Topology {
         if places.is_empty() {
             return Err(Error::NoServers);
         }
-        if !request.is_plain_get() {
-            return self.change_replicas(replication, &places, Arc::new(request), is_quiet, deadline).await;
-        }
-        let asked = match (replication.reads, request) {
-            (ReadRule::First, request) => self.read_first(key, &places, request, deadline).await,
-            (ReadRule::Newest, request) => self.read_newest(key, &places, request, deadline).await,
+        let is_read = request.is_plain_get();
+        let asked = match replication.reads {
+            _ if !is_read => {
+                self.change_replicas(replication, &places, Arc::new(request), is_quiet, deadline).await
+            }
+            // Where a later `cas` is made.
+            ReadRule::First if request.is_gets() => {
+                self.ask_first(&places, &Arc::new(request), is_quiet, true, deadline).await
+            }
+            ReadRule::First => self.read_first(key, &places, request, deadline).await,
+            ReadRule::Newest => self.read_newest(key, &places, request, deadline).await,
         };
         match asked {
-            Err(error) if self.hides(&error) => Ok(Reply::miss()),
+            Err(error) if is_read && self.hides(&error) => Ok(Reply::miss()),
             asked => asked,
         }
     }
@@ -127,9 +141,8 @@ impl Topology {
         let request = Arc::new(request);
         let (mut missed, mut failure) = (Vec::new(), None);
         for (index, &place) in places.iter().enumerate() {
-            let now = Instant::now();
-            let share = deadline.saturating_duration_since(now) / (places.len() - index) as u32;
-            match self.ask_place(place, &request, false, now + share).await {
+            let until = share_of(deadline, places.len() - index);
+            match self.ask_place(place, &request, false, until).await {
                 Ok(reply) if reply.found.is_none() => missed.push(place),
                 Ok(reply) => {
                     self.note_place(key, place);
@@ -212,6 +225,34 @@ impl Topology {
         Some(())
     }
 
+    /// Fills a place from the others, if it has nothing. `Some`: what it had. `Err`: it does not answer.
+    async fn fill_first(
+        self: &Arc<Self>,
+        place: usize,
+        others: &[usize],
+        key: &WireKey,
+        deadline: Instant,
+    ) -> Result<Option<Reply>, Error> {
+        let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: None };
+        let get = Arc::new(get.with_ttl());
+        let own = self.ask_place(place, &get, false, deadline).await?;
+        if own.found.is_some() {
+            return Ok(Some(own));
+        }
+        for (index, &other) in others.iter().enumerate() {
+            // The last share is for what follows.
+            let until = share_of(deadline, others.len() - index + 1);
+            let asked = self.ask_place(other, &get, false, until).await;
+            if let Ok(reply) = asked
+                && reply.found.is_some()
+            {
+                self.fill(place, &Copy { place: other, reply }, key, deadline).await;
+                break;
+            }
+        }
+        Ok(None)
+    }
+
     async fn change_replicas(
         self: &Arc<Self>,
         replication: Replication,
@@ -221,8 +262,8 @@ impl Topology {
         deadline: Instant,
     ) -> Result<Reply, Error> {
         if !request.goes_everywhere() {
-            let deletes_copies = replication.reads == ReadRule::First;
-            return self.change_first(places, &request, is_quiet, deletes_copies, deadline).await;
+            let keeps_one = replication.reads == ReadRule::First;
+            return self.ask_first(places, &request, is_quiet, keeps_one, deadline).await;
         }
         let ask = |place: &usize| self.ask_place(*place, &request, is_quiet, deadline);
         let results = join_all(places.iter().map(ask)).await;
@@ -240,13 +281,14 @@ impl Topology {
         Err(if is_unknown && !error.is_unknown() { Error::Unknown(Box::new(error)) } else { error })
     }
 
-    /// At the first place that answers; the other copies are deleted before, but where stores replicate each other.
-    async fn change_first(
+    /// Asks the first place that answers, once it has the item. `keeps_one`: a change deletes the other copies before;
+    /// else stores replicate each other.
+    async fn ask_first(
         self: &Arc<Self>,
         places: &[usize],
         request: &Arc<Request>,
         is_quiet: bool,
-        deletes_copies: bool,
+        keeps_one: bool,
         deadline: Instant,
     ) -> Result<Reply, Error> {
         let (mut failure, mut has_deleted) = (Error::NoServers, false);
@@ -254,24 +296,39 @@ impl Topology {
             true => Error::Unknown(Box::new(error)),
             false => error,
         };
-        for (index, &place) in places.iter().enumerate() {
+        let deletes = keeps_one && request.changes_value();
+        // A look at an item could win its lease, which the request is to win.
+        let fills = keeps_one && self.settings.protocol == Protocol::Meta && !request.needs_flags();
+        for &place in places {
             if self.router.is_ejected(place) {
                 failure = Error::Ejected(self.pools[place].address.clone());
                 continue;
             }
-            if let (true, Some(key)) = (request.changes_value() && deletes_copies, request.key()) {
-                // The other copies are all there is while this place is away.
-                if let Err(error @ (Error::Connect(_) | Error::Ejected(_))) =
-                    self.ask_place(place, &Arc::new(Request::Version), false, deadline).await
-                {
-                    failure = error;
-                    continue;
+            if let (true, Some(key)) = (deletes || fills, request.key()) {
+                let others: Vec<_> = places.iter().copied().filter(|other| *other != place).collect();
+                let own = if fills {
+                    self.fill_first(place, &others, key, deadline).await
+                } else {
+                    let version = Arc::new(Request::Version);
+                    self.ask_place(place, &version, false, deadline).await.map(|_| None)
+                };
+                match own {
+                    Ok(Some(reply)) if request.is_gets() => return Ok(reply),
+                    Ok(_) => {}
+                    // The other copies are all there is while this place is away.
+                    Err(error @ (Error::Connect(_) | Error::Ejected(_))) => {
+                        failure = error;
+                        continue;
+                    }
+                    Err(error) => return Err(in_doubt(error, has_deleted)),
                 }
-                let delete = Request::Delete { key: key.clone(), compare: None, invalidate: None };
-                let delete = Arc::new(delete);
-                let others = places.iter().enumerate().filter(|(other, _)| *other != index);
-                join_all(others.map(|(_, other)| self.ask_place(*other, &delete, false, deadline))).await;
-                has_deleted = true;
+                if deletes {
+                    let delete = Request::Delete { key: key.clone(), compare: None, invalidate: None };
+                    let delete = Arc::new(delete);
+                    let ask = |other: &usize| self.ask_place(*other, &delete, false, deadline);
+                    join_all(others.iter().map(ask)).await;
+                    has_deleted = true;
+                }
             }
             match self.ask_place(place, request, is_quiet, deadline).await {
                 // Nothing of it was sent.
@@ -281,4 +338,10 @@ impl Topology {
         }
         Err(in_doubt(failure, has_deleted))
     }
+}
+
+/// The end of the first of so many parts of the time until a deadline.
+fn share_of(deadline: Instant, parts: usize) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / parts.max(1) as u32
 }

@@ -59,6 +59,11 @@ impl Request {
         matches!(self, Self::Get { .. }) && self.is_read()
     }
 
+    /// True if it wants the CAS value for a later change.
+    pub(super) fn is_gets(&self) -> bool {
+        matches!(self, Self::Get { with_cas: true, exptime: None, recache: None, .. })
+    }
+
     /// True if it stores, whatever is there.
     pub(super) fn is_plain_set(&self) -> bool {
         matches!(self, Self::Store { mode: Mode::Set, compare: None, .. })

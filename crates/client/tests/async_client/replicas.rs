@@ -8,7 +8,8 @@ use larder_client::policy::CircuitBreaker;
 use larder_client::{AsyncClient, Distribution, Error, Protocol};
 use larder_conformance::server::{Server, larderd, reference};
 
-use crate::servers::{MINUTE, PROTOCOLS, address, patient};
+use crate::faults::Fake;
+use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_larderd};
 
 const WELL: &str = "all is well";
 
@@ -120,6 +121,49 @@ async fn changes_that_depend_on_the_item_leave_no_old_copy() {
             assert!(!client.delete("n").await.expect(WELL));
         }
     }
+}
+
+/// As after a restart of its server.
+#[tokio::test]
+async fn what_the_first_place_has_lost_is_changed_all_the_same() {
+    for servers in kinds() {
+        let client = builder(&servers, Protocol::Meta, WriteRule::All, ReadRule::First).build();
+        let lost = async |key: &str| {
+            client.set(key, "5", MINUTE).await.expect(WELL);
+            let own = client.server_of(key).expect("there are servers");
+            assert!(patient(Protocol::Meta).server(own).build().delete(key).await.expect(WELL));
+        };
+        for key in ["incr", "add", "append", "cas", "touch"] {
+            lost(key).await;
+        }
+        assert_eq!(client.incr("incr", 1).await.expect(WELL), Some(6));
+        assert_eq!(client.add("add", "7", MINUTE).await.expect(WELL), StoreOutcome::NotStored);
+        assert_eq!(client.append("append", "7").await.expect(WELL), StoreOutcome::Stored);
+        let unique = client.gets("cas").await.expect(WELL).and_then(|item| item.cas).expect("it is there");
+        assert_eq!(client.cas("cas", "7", MINUTE, unique).await.expect(WELL), StoreOutcome::Stored);
+        assert!(client.get_and_touch("touch", MINUTE).await.expect(WELL).is_some());
+        for (key, expected) in [("incr", "6"), ("add", "5"), ("append", "57"), ("cas", "7"), ("touch", "5")] {
+            assert_eq!(copies(&servers, key).await, if key == "touch" { 3 } else { 1 }, "{key}");
+            let item = client.get(key).await.expect(WELL).expect("it is there");
+            assert_eq!(String::from_utf8_lossy(&item.value), expected, "{key}");
+        }
+    }
+}
+
+/// Another place's CAS value may be that of an older item at the first.
+#[tokio::test]
+async fn a_cas_value_is_that_of_the_first_place() {
+    let server = start_larderd(&[]);
+    let (_hung, hung) = Fake::start(Protocol::Meta).await;
+    let replication = Replication { copies: 2, writes: WriteRule::One, reads: ReadRule::First };
+    let builder = hung.server(address(&server)).replication(replication);
+    let client = builder.timeout(Duration::from_millis(200)).build();
+    let own: larder_client::Server = address(&server).into();
+    let key = keys().into_iter().find(|key| client.server_of(key).as_ref() != Some(&own)).expect("a key");
+    let other = patient(Protocol::Meta).server(address(&server)).build();
+    other.set(&key, "x", MINUTE).await.expect(WELL);
+    let found = client.gets(&key).await;
+    assert!(matches!(found, Err(Error::Timeout)), "{found:?}");
 }
 
 #[tokio::test]
