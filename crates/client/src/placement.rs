@@ -92,6 +92,8 @@ pub use names::Names;
 use order::Order;
 pub use rehash::Rehash;
 
+use crate::{Error, Server};
+
 /// How keys are placed. [The table](self) says which one another client has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -196,6 +198,21 @@ impl Placement {
     #[must_use]
     pub fn rehash(self, rehash: Rehash) -> Self {
         Self { rehash, ..self }
+    }
+
+    /// Checks that a list of servers, which may come from a name server, has a ring of bounded size.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: [`Distribution::PhpMemcacheConsistent`] has 160 points for each unit of weight. Weights,
+    /// each of which counts up to 1,000, may be 26,214 together.
+    pub fn check(&self, servers: &[Server]) -> Result<(), Error> {
+        let weights = servers.iter().map(|server| u64::from(server.weight.max(1)));
+        let is_too_large = self.distribution == Distribution::PhpMemcacheConsistent
+            && ketama::has_too_many_php_points(weights);
+        if is_too_large {
+            return Err(Error::Unsupported("the weights of all servers are more than 26214 together"));
+        }
+        Ok(())
     }
 
     /// What is hashed of a key, or nothing, whose hash is 0.

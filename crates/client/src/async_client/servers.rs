@@ -50,8 +50,8 @@ impl AsyncClient {
     ///
     /// # Errors
     /// [`Error::Unsupported`]: a warm-up is set, and the protocol cannot have one, or items are replicated; or the
-    /// client has UDP, and the list a unix socket.
-    /// Nothing has changed.
+    /// client has UDP, and the list a unix socket; or the ring is too large
+    /// ([`Placement::check`](crate::Placement::check)). Nothing has changed.
     pub fn set_servers(&self, servers: &Servers) -> Result<(), Error> {
         let settings = &self.shared.settings;
         if settings.warm_up.is_some() && settings.protocol != Protocol::Meta {
@@ -62,6 +62,7 @@ impl AsyncClient {
         if settings.warm_up.is_some() && settings.replication.is_some() {
             return Err(Error::Unsupported("there is no warm-up of replicated items"));
         }
+        self.shared.topology().router.locator().placement().check(&servers.0)?;
         // Requests go on while the new list is made, which may take a while.
         let _setting = self.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(udp) = &self.shared.udp {

@@ -68,11 +68,17 @@ pub(super) fn sha1_points(nodes: &[Node]) -> Vec<(u32, usize)> {
 
 /// PHP's memcache's: 160 points for each unit of weight: the hashes of `name-0`, ...
 pub(super) fn php_memcache_points(nodes: &[Node], hash: KeyHash, chars: Chars) -> Vec<(u32, usize)> {
-    let count = |node: &Node| 160 * node.weight.min(PHP_WEIGHT_MAX) as u32;
-    nodes
-        .iter()
-        .flat_map(|node| hashed_points(std::slice::from_ref(node), count(node), hash, chars))
-        .collect()
+    let points = |node: &Node| hashed_points(std::slice::from_ref(node), php_count(node.weight), hash, chars);
+    nodes.iter().flat_map(points).collect()
+}
+
+/// Whether these weights give more points than should be computed at once.
+pub(super) fn has_too_many_php_points(weights: impl Iterator<Item = u64>) -> bool {
+    weights.map(|weight| u64::from(php_count(weight))).sum::<u64>() > PHP_POINTS_MAX
+}
+
+fn php_count(weight: u64) -> u32 {
+    160 * weight.min(PHP_WEIGHT_MAX) as u32
 }
 
 fn total_weight(nodes: &[Node]) -> u64 {
@@ -81,3 +87,5 @@ fn total_weight(nodes: &[Node]) -> u64 {
 
 /// Its memory grows with the weight itself, not with its share.
 const PHP_WEIGHT_MAX: u64 = 1000;
+/// Weights of 26,214 together. Sorting the points takes 64 MiB, and a second of a slow processor.
+const PHP_POINTS_MAX: u64 = 1 << 22;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use larder_client::discovery::Discovery;
-use larder_client::{Address, AsyncClient, Error, Protocol};
+use larder_client::{Address, AsyncClient, Distribution, Error, Protocol, Servers};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -111,4 +111,16 @@ async fn all_addresses_of_a_name_are_servers() {
     let nobody = Discovery::Dns { host: "nobody.invalid".into(), port: 11 };
     assert!(matches!(client.discover(&nobody).await, Err(Error::Discovery(_))));
     assert_eq!(client.servers().len(), names.len());
+}
+
+/// PHP's memcache has points for each unit of weight: a list could take all memory.
+#[tokio::test]
+async fn a_list_whose_ring_is_too_large_is_refused() {
+    let client = AsyncClient::builder().distribution(Distribution::PhpMemcacheConsistent).build();
+    let list = |servers: usize| {
+        Servers((0..servers).map(|n| format!("a{n}:1:1000").parse().expect("a server")).collect())
+    };
+    client.set_servers(&list(20)).expect("they have points enough");
+    let changed = client.set_servers(&list(30));
+    assert!(matches!(changed, Err(Error::Unsupported(_))) && client.servers().len() == 20, "{changed:?}");
 }
