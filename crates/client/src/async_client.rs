@@ -21,7 +21,8 @@
 //!
 //! A server has a few connections ([`AsyncBuilder::connections`]), and each carries the requests of many tasks, one
 //! right after the other, without waiting for replies. What a connection holds is bounded: requests in flight, their
-//! bytes, values that nobody has taken, and the size of a value. Who finds no room waits for it, within its time.
+//! bytes, values that nobody has taken (but see [`GetMany`]), and the size of a value. Who finds no room waits for it,
+//! within its time.
 //!
 //! # Never a wrong answer
 //!

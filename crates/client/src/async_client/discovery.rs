@@ -15,6 +15,7 @@ use crate::{Address, Error, Servers};
 
 /// A list of servers that is looked up again and again: [`AsyncClient::watch_servers`]. Dropping it ends that.
 #[derive(Debug)]
+#[must_use = "the list is watched until this is dropped"]
 pub struct ServerWatch {
     task: JoinHandle<()>,
     failure: Arc<Mutex<Option<String>>>,
@@ -44,8 +45,7 @@ impl AsyncClient {
 
     /// Looks the list of servers up at once and then every `interval`, in the background, until the watch or the last
     /// handle of the client is dropped. What cannot be looked up is tried again after the interval; the list stays as
-    /// it is meanwhile. A configuration of a cluster that is older than the last one is a
-    /// failure.
+    /// it is meanwhile. A configuration of a cluster that is older than the last one is a failure.
     pub fn watch_servers(&self, source: Discovery, interval: Duration) -> ServerWatch {
         let failure = Arc::new(Mutex::new(None));
         let shared = Arc::downgrade(&self.shared);
@@ -76,7 +76,7 @@ impl AsyncClient {
 }
 
 impl ServerWatch {
-    /// Why the last look-up failed. `None`: it has not.
+    /// Why the last look-up failed. `None`: it has not, or the first is not over.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -30,7 +30,9 @@ use crate::{Address, Error};
 ///
 /// Take the values as they come: a connection on which
 /// [`AsyncBuilder::buffered_bytes`](super::AsyncBuilder::buffered_bytes) of them wait is not read any more, and its
-/// other requests wait as well. Dropping it before its end cancels its requests (see [the module](super)).
+/// other requests wait as well. Keys that are asked for one by one are not held to that: with
+/// [copies](super::AsyncBuilder::replication) or over UDP up to 512 values wait, and up to 2,048 of each server at old
+/// places during a warm-up. Dropping it before its end cancels its requests (see [the module](super)).
 #[must_use = "nothing is asked for until it is polled"]
 pub struct GetMany {
     /// One for each server: asks for its keys.
