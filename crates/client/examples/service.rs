@@ -71,7 +71,7 @@ async fn answer(
     if path == "/metrics" {
         return Ok(Response::new(Full::new(format!("{metrics:?}\n").into())));
     }
-    // A task of its own: a browser that goes away drops this future, and would cost a connection to the cache.
+    // A task of its own: a browser that goes away drops this future, and would cancel the computation.
     let page = tokio::spawn(async move { page(&client, &path).await }).await;
     Ok(Response::new(Full::new(page.unwrap_or_default().into())))
 }

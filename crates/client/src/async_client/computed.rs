@@ -22,10 +22,9 @@ pub struct ComputeOptions {
     /// The limit for the whole operation, and for the computation in it: also how long no other process computes the
     /// same. Default: 10 seconds.
     pub timeout: Duration,
-    /// So long it waits for another process that computes the value, and then computes it as well, since the other one
-    /// may have died. With an old value it does not wait, and one task computes anew so long after this client first
-    /// saw that somebody else was to, or its computation has failed. More than computations usually take. Default: 5
-    /// seconds.
+    /// How long to wait for another process's computation before computing as well, since that process may have died.
+    /// With an old value nobody waits: one task recomputes this long after this client first saw the lease taken, or
+    /// its computation failed. More than computations usually take. Default: 5 seconds.
     pub wait: Duration,
 }
 

@@ -211,7 +211,7 @@ impl Router {
         self.servers.iter().zip(&state.breakers).map(of).collect()
     }
 
-    /// Takes up which servers are ejected.
+    /// Rebuilds the placement without the ejected servers.
     fn note(&self, state: &mut State) {
         let is_ejected = |(position, breaker): (usize, &Breaker)| breaker.is_ejected().then_some(position);
         let ejected: Vec<_> = state.breakers.iter().enumerate().filter_map(is_ejected).collect();
