@@ -52,7 +52,7 @@ struct Driver<'a> {
     socket: Socket,
     value_bytes_max: usize,
     /// With a tag for each request that is answered.
-    pipeline: Pipeline<Flight>,
+    pipeline: Pipeline<Sent>,
     /// Requests that nothing has been written of.
     calls: VecDeque<Call>,
     output: Vec<u8>,
@@ -64,7 +64,7 @@ struct Driver<'a> {
     /// Requests wait, and the tasks that are ready have had their turn to add theirs.
     has_yielded: bool,
     /// Requests without a reply, until they are sent.
-    quiet: VecDeque<Flight>,
+    quiet: VecDeque<Sent>,
     /// The next request comes after one without a reply, whose error could be taken for its own.
     follows_quiet: bool,
     /// Received bytes, up to `filled`.
@@ -79,7 +79,7 @@ struct Driver<'a> {
 }
 
 /// A request that has been written to the output.
-struct Flight {
+struct Sent {
     sink: Sink,
     /// Its bytes begin and end at these places of all that is sent.
     begin: u64,
@@ -170,7 +170,7 @@ impl<'a> Driver<'a> {
         let Call { request, sink, is_quiet, permits, .. } = call;
         let begin = self.earlier_bytes + self.output.len() as u64;
         // The codec wants the tag before it writes. The end of an answered request is not asked for.
-        let flight = Flight {
+        let sent = Sent {
             sink,
             begin,
             end: begin,
@@ -182,9 +182,9 @@ impl<'a> Driver<'a> {
         if is_quiet {
             request.write(&mut self.pipeline, &mut self.output, None);
             let end = self.earlier_bytes + self.output.len() as u64;
-            self.quiet.push_back(Flight { end, ..flight });
+            self.quiet.push_back(Sent { end, ..sent });
         } else {
-            request.write(&mut self.pipeline, &mut self.output, Some(flight));
+            request.write(&mut self.pipeline, &mut self.output, Some(sent));
         }
         self.follows_quiet = is_quiet;
     }
@@ -207,10 +207,10 @@ impl<'a> Driver<'a> {
             ready!(Pin::new(&mut self.socket).poll_flush(cx)).map_err(End::of_io)?;
             self.needs_flush = false;
             let sent_bytes = self.sent_bytes();
-            while self.quiet.front().is_some_and(|flight| flight.end <= sent_bytes)
-                && let Some(flight) = self.quiet.pop_front()
+            while self.quiet.front().is_some_and(|sent| sent.end <= sent_bytes)
+                && let Some(sent) = self.quiet.pop_front()
             {
-                flight.answer(Reply { answer: Answer::Sent, found: None, stats: Vec::new() });
+                sent.answer(Reply { answer: Answer::Sent, found: None, stats: Vec::new() });
             }
         }
         Poll::Pending
@@ -283,7 +283,7 @@ impl<'a> Driver<'a> {
         }
         result?;
         let needed = self.pipeline.needed_bytes();
-        let has_few = self.pipeline.front().is_some_and(|flight| !flight.wanted_stats.is_empty());
+        let has_few = self.pipeline.front().is_some_and(|sent| !sent.wanted_stats.is_empty());
         let value_bytes_max = if has_few { 0 } else { self.value_bytes_max };
         if needed > value_bytes_max.saturating_add(HEAD_BYTES_MAX) {
             Err(self.refuse_value(needed))
@@ -292,11 +292,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn take_event(&mut self, event: Event<'_, Flight>) -> Result<(), End> {
+    fn take_event(&mut self, event: Event<'_, Sent>) -> Result<(), End> {
         match event {
             Event::Value(value) => self.take_value(&value)?,
             Event::Stat(name, value) => {
-                let wanted = self.pipeline.front().map_or(&[][..], |flight| flight.wanted_stats);
+                let wanted = self.pipeline.front().map_or(&[][..], |sent| sent.wanted_stats);
                 if wanted.is_empty() {
                     self.statistics.add(name, value);
                 } else if !self.statistics.add_wanted(name, value, wanted) {
@@ -314,13 +314,13 @@ impl<'a> Driver<'a> {
             Event::KeyFailed(error) => {
                 self.key_failure = Some(Answer::Refused(error.kind, error.to_string()))
             }
-            Event::Done(flight, outcome) => {
+            Event::Done(sent, outcome) => {
                 // A request of many keys is refused if one of them is.
                 let answer = self.key_failure.take().unwrap_or_else(|| outcome.into());
-                if let (false, Some(delivery)) = (self.values.is_empty(), &flight.sink.values) {
+                if let (false, Some(delivery)) = (self.values.is_empty(), &sent.sink.values) {
                     delivery.deliver(std::mem::take(&mut self.values), self.connection);
                 }
-                return self.complete(flight, answer);
+                return self.complete(sent, answer);
             }
         }
         Ok(())
@@ -332,11 +332,11 @@ impl<'a> Driver<'a> {
             return Err(self.refuse_value(value.bytes.len()));
         }
         match self.pipeline.front() {
-            Some(Flight { sink: Sink { values: Some(delivery), .. }, .. }) => {
+            Some(Sent { sink: Sink { values: Some(delivery), .. }, .. }) => {
                 self.values.push(value, delivery.positions.len(), self.filled);
             }
             front => {
-                let needs_flags = front.is_some_and(|flight| flight.needs_flags);
+                let needs_flags = front.is_some_and(|sent| sent.needs_flags);
                 let meta_flags = if needs_flags { value.meta_flags.to_vec() } else { Vec::new() };
                 self.found = Some(Found { item: Item::of(value), meta_flags });
             }
@@ -351,26 +351,24 @@ impl<'a> Driver<'a> {
             return;
         }
         let values = std::mem::take(&mut self.values);
-        if let Some(delivery) = self.pipeline.front().and_then(|flight| flight.sink.values.as_ref()) {
+        if let Some(delivery) = self.pipeline.front().and_then(|sent| sent.sink.values.as_ref()) {
             delivery.deliver(values, self.connection);
         }
     }
 
-    fn complete(&mut self, flight: Flight, answer: Answer) -> Result<(), End> {
-        if flight.begin >= self.sent_bytes() {
+    fn complete(&mut self, sent: Sent, answer: Answer) -> Result<(), End> {
+        if sent.begin >= self.sent_bytes() {
             let end = End::Violation(Violation::new(ViolationKind::Unasked, b"before the request was sent"));
-            flight.fail(end.error(), self.sent_bytes());
+            sent.fail(end.error(), self.sent_bytes());
             return Err(end);
         }
         let found = self.found.take();
         let stats = std::mem::take(&mut self.statistics).whole();
         let end = match &answer {
             // It may be the error of that one, and the next reply would be the one to this request.
-            Answer::Refused(_, text)
-                if flight.follows_quiet && self.pipeline.protocol() == Protocol::Text =>
-            {
+            Answer::Refused(_, text) if sent.follows_quiet && self.pipeline.protocol() == Protocol::Text => {
                 let end = End::Interrupted(Interruption::Refused(text.clone()));
-                flight.fail(end.error(), self.sent_bytes());
+                sent.fail(end.error(), self.sent_bytes());
                 return Err(end);
             }
             Answer::Refused(kind, text) if kind.is_doubtful() => {
@@ -379,8 +377,8 @@ impl<'a> Driver<'a> {
             _ => Ok(()),
         };
         match stats {
-            Ok(stats) => flight.answer(Reply { answer, found, stats }),
-            Err(error) => flight.fail(error, self.sent_bytes()),
+            Ok(stats) => sent.answer(Reply { answer, found, stats }),
+            Err(error) => sent.fail(error, self.sent_bytes()),
         }
         end
     }
@@ -390,9 +388,9 @@ impl<'a> Driver<'a> {
         self.deliver_values();
         let sent_bytes = self.sent_bytes();
         let end = End::Interrupted(Interruption::ValueTooLarge);
-        for (index, flight) in self.pipeline.reset().enumerate() {
+        for (index, sent) in self.pipeline.reset().enumerate() {
             let error = if index == 0 { Error::ValueTooLarge { value_bytes } } else { end.error() };
-            flight.fail(error, sent_bytes);
+            sent.fail(error, sent_bytes);
         }
         end
     }
@@ -402,8 +400,8 @@ impl Drop for Driver<'_> {
     fn drop(&mut self) {
         let end = self.connection.end(End::Interrupted(Interruption::RuntimeEnded));
         let sent_bytes = self.sent_bytes();
-        for flight in self.pipeline.reset().chain(self.quiet.drain(..)) {
-            flight.fail(end.error(), sent_bytes);
+        for sent in self.pipeline.reset().chain(self.quiet.drain(..)) {
+            sent.fail(end.error(), sent_bytes);
         }
         for call in self.calls.drain(..) {
             let _ = call.sink.done.send(Err(Failure::new(end.error(), false)));
@@ -411,7 +409,7 @@ impl Drop for Driver<'_> {
     }
 }
 
-impl Flight {
+impl Sent {
     /// Whoever waited for it may be gone.
     fn answer(self, reply: Reply) {
         let _ = self.sink.done.send(Ok(reply));
