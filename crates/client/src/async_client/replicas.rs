@@ -91,7 +91,7 @@ impl WriteRule {
 }
 
 /// What a place has.
-struct Copy {
+struct Replica {
     place: usize,
     reply: Reply,
 }
@@ -146,12 +146,12 @@ impl Topology {
                 Ok(reply) if reply.found.is_none() => missed.push(place),
                 Ok(reply) => {
                     self.note_place(key, place);
-                    let copy = Copy { place, reply };
+                    let replica = Replica { place, reply };
                     if has_ttl && let Some(key) = request.key() {
-                        join_all(missed.into_iter().map(|place| self.fill(place, &copy, key, deadline)))
+                        join_all(missed.into_iter().map(|place| self.fill(place, &replica, key, deadline)))
                             .await;
                     }
-                    return Ok(copy.reply);
+                    return Ok(replica.reply);
                 }
                 Err(error) => failure = Some(error),
             }
@@ -169,18 +169,18 @@ impl Topology {
     ) -> Result<Reply, Error> {
         let request = Arc::new(request.with_cas());
         let ask = |place: &usize| self.ask_place(*place, &request, false, deadline);
-        let (mut newest, mut failure) = (None::<Copy>, None);
+        let (mut newest, mut failure) = (None::<Replica>, None);
         for (&place, reply) in places.iter().zip(join_all(places.iter().map(ask)).await) {
             match reply {
                 Ok(reply) if newest.as_ref().is_none_or(|newest| newest.reply.cas() < reply.cas()) => {
-                    newest = Some(Copy { place, reply });
+                    newest = Some(Replica { place, reply });
                 }
                 Ok(_) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         match newest {
-            Some(Copy { place, reply }) => {
+            Some(Replica { place, reply }) => {
                 self.note_place(key, place);
                 Ok(reply)
             }
@@ -193,11 +193,11 @@ impl Topology {
     async fn fill(
         self: &Arc<Self>,
         place: usize,
-        copy: &Copy,
+        replica: &Replica,
         key: &WireKey,
         deadline: Instant,
     ) -> Option<()> {
-        let found = copy.reply.found.as_ref()?;
+        let found = replica.reply.found.as_ref()?;
         let item = MetaItem::new(found.item.clone(), &found.meta_flags);
         if !item.is_whole() {
             return None;
@@ -216,7 +216,7 @@ impl Topology {
             return None;
         }
         let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: None };
-        let again = self.ask_place(copy.place, &Arc::new(get), false, deadline).await;
+        let again = self.ask_place(replica.place, &Arc::new(get), false, deadline).await;
         let is_same = again.is_ok_and(|reply| reply.found.is_some_and(|found| found.item.cas == cas));
         if !is_same {
             let delete = Request::Delete { key: key.clone(), compare: None, invalidate: None };
@@ -246,7 +246,7 @@ impl Topology {
             if let Ok(reply) = asked
                 && reply.found.is_some()
             {
-                self.fill(place, &Copy { place: other, reply }, key, deadline).await;
+                self.fill(place, &Replica { place: other, reply }, key, deadline).await;
                 break;
             }
         }
