@@ -117,7 +117,7 @@ impl Connection {
         is_quiet: bool,
         values: Option<Delivery>,
         permits: Permits,
-    ) -> Option<Ticket> {
+    ) -> Option<PendingReply> {
         let (done, reply) = oneshot::channel();
         let is_drainable = self.limits.has_numbers && request.key().is_some();
         let mut state = self.state();
@@ -131,7 +131,7 @@ impl Connection {
         drop(state);
         wake(driver);
         let connection = Arc::clone(self);
-        Some(Ticket { connection, id, reply, is_done: false, deadline: None, is_drainable })
+        Some(PendingReply { connection, id, reply, is_done: false, deadline: None, is_drainable })
     }
 
     /// Takes requests of about so many bytes from the queue, and at least one if there is any and `bytes` is not 0.
@@ -254,7 +254,7 @@ const UNTOLD_BYTES_MAX: usize = 16 << 10;
 /// The right to one reply. Who drops it before the reply has come ends the connection, unless nothing of the request
 /// was sent, or its reply has a number: then a task takes the reply. A late one could otherwise be taken for another's.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct PendingReply {
     connection: Arc<Connection>,
     id: u64,
     reply: oneshot::Receiver<Result<Reply, Failure>>,
@@ -265,7 +265,7 @@ pub(super) struct Ticket {
     is_drainable: bool,
 }
 
-impl Ticket {
+impl PendingReply {
     /// Waits for the reply until the deadline.
     pub(super) async fn wait(mut self, deadline: Instant) -> Result<Reply, Failure> {
         self.deadline = Some(deadline);
@@ -291,10 +291,10 @@ impl Ticket {
         let reply = std::mem::replace(&mut self.reply, reply);
         self.is_done = true;
         // Not one that is drained again, if the runtime ends.
-        let ticket =
+        let pending =
             Self { connection, id: self.id, reply, is_done: false, deadline: None, is_drainable: false };
         runtime.spawn(async move {
-            let _ = ticket.wait(deadline).await;
+            let _ = pending.wait(deadline).await;
         });
         true
     }
@@ -314,7 +314,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if self.is_done {
             return;

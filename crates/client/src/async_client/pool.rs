@@ -45,10 +45,10 @@ impl Pool {
                 .map_err(|_| Failure::new(Error::Timeout, false))?,
         };
         let had_time = Instant::now() < deadline;
-        let ticket =
+        let pending =
             permits.and_then(|permits| connection.submit(Arc::clone(request), is_quiet, values, permits));
-        let asked = match ticket {
-            Some(ticket) => ticket.wait(deadline).await,
+        let asked = match pending {
+            Some(pending) => pending.wait(deadline).await,
             None => Err(Failure::new(connection.end_error(), false)),
         };
         asked.map_err(|mut failure| {
