@@ -15,7 +15,7 @@ use super::batch::Batch;
 use super::builder::Settings;
 use super::connection::{Call, Connection, Permits};
 use super::end::End;
-use super::reply::{Answer, Failure, Found, Reply, Sink};
+use super::reply::{Answer, Failure, FoundItem, Reply, Sink};
 use super::socket::Socket;
 use crate::client::{Item, Statistics};
 use crate::codec::{Event, Pipeline, Protocol, Value, Violation, ViolationKind};
@@ -71,7 +71,7 @@ struct Driver<'a> {
     input: Vec<u8>,
     filled: usize,
     /// Of the reply at the front, as far as it has come.
-    found: Option<Found>,
+    found: Option<FoundItem>,
     /// The same of a get of many keys: values that have not been delivered.
     values: Batch,
     statistics: Statistics,
@@ -338,7 +338,7 @@ impl<'a> Driver<'a> {
             front => {
                 let needs_flags = front.is_some_and(|sent| sent.needs_flags);
                 let meta_flags = if needs_flags { value.meta_flags.to_vec() } else { Vec::new() };
-                self.found = Some(Found { item: Item::of(value), meta_flags });
+                self.found = Some(FoundItem { item: Item::of(value), meta_flags });
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use self::flushes::Flushes;
 use self::server_log::{ServerLog, ServerLogs};
 use super::recache::MetaItem;
-use super::reply::Found;
+use super::reply::FoundItem;
 use super::{AsyncClient, Shared, TIMEOUT_MAX};
 use crate::client::Item;
 
@@ -200,7 +200,7 @@ impl NearStore {
     }
 
     /// Keeps what was found after the stamp was taken.
-    pub(super) fn put(&self, key: &[u8], stamp: Stamp, found: &Found) {
+    pub(super) fn put(&self, key: &[u8], stamp: Stamp, found: &FoundItem) {
         let item = MetaItem::new(found.item.clone(), &found.meta_flags);
         if !item.is_stale && !item.has_won && !item.is_taken {
             self.keep(key, stamp, item.item, item.ttl);

@@ -12,7 +12,7 @@ use crate::codec::{ErrorKind, Outcome};
 pub(super) struct Reply {
     pub answer: Answer,
     /// Of a get of one key.
-    pub found: Option<Found>,
+    pub found: Option<FoundItem>,
     /// Of statistics.
     pub stats: Vec<(String, String)>,
 }
@@ -51,7 +51,7 @@ pub(super) enum Answer {
 
 /// An item, and the flags of a meta reply.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundItem {
     pub item: Item,
     pub meta_flags: Vec<u8>,
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Counters;
 use super::socket::{DatagramSocket, Received};
 use crate::async_client::builder::Settings;
-use crate::async_client::reply::{Answer, Found, Reply};
+use crate::async_client::reply::{Answer, FoundItem, Reply};
 use crate::async_client::request::Request;
 use crate::client::Item;
 use crate::codec::{Event, Pipeline, Protocol};
@@ -208,7 +208,7 @@ fn read(pipeline: &mut Pipeline<()>, bytes: &[u8], value_bytes_max: usize) -> Op
     loop {
         match pipeline.receive(&mut rest).ok()?? {
             Event::Value(value) if value.bytes.len() <= value_bytes_max => {
-                found = Some(Found { item: Item::of(&value), meta_flags: value.meta_flags.to_vec() });
+                found = Some(FoundItem { item: Item::of(&value), meta_flags: value.meta_flags.to_vec() });
             }
             Event::Done((), crate::codec::Outcome::Found { .. }) if rest.is_empty() => {
                 return Some(Reply { answer: Answer::Found, found, stats: Vec::new() });
