@@ -151,7 +151,7 @@ pub struct AsyncClient {
 #[derive(Debug)]
 struct Shared {
     settings: Arc<Settings>,
-    current: RwLock<Arc<Entry>>,
+    current: RwLock<Arc<TopologyEpoch>>,
     /// Who replaces `current` has it.
     setting: Mutex<()>,
     near: Option<Arc<NearStore>>,
@@ -162,15 +162,15 @@ struct Shared {
 
 /// The servers at a moment. While somebody has it, requests over them may be under way.
 #[derive(Debug)]
-struct Entry {
+struct TopologyEpoch {
     topology: Arc<Topology>,
-    /// Closed with the last entry.
+    /// Closed with the last epoch.
     stay: Arc<watch::Sender<()>>,
 }
 
 impl Shared {
     /// For a request, which is made before this is dropped.
-    fn enter(&self) -> Arc<Entry> {
+    fn enter(&self) -> Arc<TopologyEpoch> {
         // Nothing under the lock panics.
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -181,7 +181,7 @@ impl Shared {
     }
 }
 
-impl Entry {
+impl TopologyEpoch {
     fn new(topology: Topology) -> Arc<Self> {
         Arc::new(Self { topology: Arc::new(topology), stay: Arc::new(watch::Sender::new(())) })
     }
@@ -243,22 +243,22 @@ impl AsyncClient {
         request: Request,
         is_quiet: bool,
     ) -> Result<Reply, Error> {
-        let entry = self.shared.enter();
+        let epoch = self.shared.enter();
         if let Some(udp) = &self.shared.udp {
-            let asked = udp.ask(&entry.topology, key, &request, is_quiet, deadline);
+            let asked = udp.ask(&epoch.topology, key, &request, is_quiet, deadline);
             if let Some(reply) = Box::pin(asked).await? {
                 return Ok(reply);
             }
         }
         if let Some(replication) = self.shared.settings.replication {
-            let asked = entry.topology.ask_replicas(replication, key, request, is_quiet, deadline);
+            let asked = epoch.topology.ask_replicas(replication, key, request, is_quiet, deadline);
             return Box::pin(asked).await;
         }
         let request = Arc::new(request);
-        if entry.topology.warming().is_none() {
-            return entry.topology.ask(key, &request, is_quiet, deadline).await;
+        if epoch.topology.warming().is_none() {
+            return epoch.topology.ask(key, &request, is_quiet, deadline).await;
         }
-        Box::pin(entry.topology.ask_and_warm(key, &request, is_quiet, &entry.stay, deadline)).await
+        Box::pin(epoch.topology.ask_and_warm(key, &request, is_quiet, &epoch.stay, deadline)).await
     }
 }
 

@@ -11,7 +11,7 @@ use super::observer::Observer;
 use super::replicas::Replication;
 use super::topology::Topology;
 use super::udp::UdpServers;
-use super::{AsyncClient, Entry, Shared};
+use super::{AsyncClient, Shared, TopologyEpoch};
 use crate::codec::Protocol;
 use crate::policy::{CircuitBreaker, FailurePolicy, Router};
 use crate::{Distribution, Login, Placement, Server, Servers, Tls, Udp};
@@ -308,7 +308,7 @@ impl AsyncBuilder {
         let near = settings.near_cache.map(|limits| Arc::new(NearStore::new(limits)));
         let mut topology = Topology::new(router, Arc::clone(&settings), &[]);
         topology.near.clone_from(&near);
-        let current = RwLock::new(Entry::new(topology));
+        let current = RwLock::new(TopologyEpoch::new(topology));
         let (flights, leases) = (Flights::default(), TakenLeases::default());
         let shared = Shared { settings, current, setting: Mutex::default(), near, flights, leases, udp };
         AsyncClient { shared: Arc::new(shared), timeout }

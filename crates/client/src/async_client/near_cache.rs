@@ -96,7 +96,7 @@ impl AsyncClient {
 /// The values, and what makes them invalid.
 pub(super) struct NearStore {
     limits: NearCache,
-    entries: Cache<Box<[u8]>, Arc<Entry>, Weigher, RandomState>,
+    entries: Cache<Box<[u8]>, Arc<CachedItem>, Weigher, RandomState>,
     hasher: RandomState,
     slots: Box<[Slot]>,
     /// How often all of it became invalid.
@@ -118,7 +118,7 @@ struct Slot {
     doubt_until_ms: AtomicU64,
 }
 
-struct Entry {
+struct CachedItem {
     item: Item,
     until: Instant,
     stamp: Stamp,
@@ -217,7 +217,7 @@ impl NearStore {
             until = until.min(flush);
         }
         if Instant::now() < until && self.is_valid(&stamp) {
-            self.entries.insert(key.into(), Arc::new(Entry { item, until, stamp }));
+            self.entries.insert(key.into(), Arc::new(CachedItem { item, until, stamp }));
         }
     }
 
@@ -288,8 +288,8 @@ struct Weigher {
     bytes_min: u64,
 }
 
-impl Weighter<Box<[u8]>, Arc<Entry>> for Weigher {
-    fn weight(&self, key: &Box<[u8]>, entry: &Arc<Entry>) -> u64 {
+impl Weighter<Box<[u8]>, Arc<CachedItem>> for Weigher {
+    fn weight(&self, key: &Box<[u8]>, entry: &Arc<CachedItem>) -> u64 {
         ((key.len() + entry.item.value.len() + ENTRY_BYTES) as u64).max(self.bytes_min)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use super::topology::Topology;
 use super::udp::UdpServers;
 use super::warm_up::WarmUp;
-use super::{AsyncClient, Entry};
+use super::{AsyncClient, TopologyEpoch};
 use crate::policy::ServerState;
 use crate::{Error, Protocol, Server, Servers};
 
@@ -87,7 +87,7 @@ impl AsyncClient {
             let old = Topology::new(router, Arc::clone(settings), &old.pools);
             WarmUp::new(Arc::new(old), time, undrained)
         });
-        let new = Entry::new(topology);
+        let new = TopologyEpoch::new(topology);
         let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
         let replaced = std::mem::replace(&mut *current, new);
         drop(current);
