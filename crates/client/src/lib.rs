@@ -47,6 +47,7 @@ pub mod login;
 pub mod placement;
 pub mod policy;
 pub mod server;
+mod split_mix;
 pub mod stream;
 pub mod ttl;
 #[cfg(feature = "tokio")]

@@ -7,7 +7,7 @@ use super::continuum::{Continuum, Owner, Tie};
 use super::ketama::{Rounding, hashed_points, md5_points, php_memcache_points, sha1_points};
 use super::node::Node;
 use super::{Distribution, KeyHash, Placement, jump_hash, rendezvous};
-use crate::Server;
+use crate::{Server, split_mix};
 
 /// A placement of servers. Positions are those of the servers in the list that it was made of.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ impl Locator {
             }
             Search::Jump(nodes) => nodes.get(jump_hash(hash, nodes.len() as u32) as usize).copied(),
             Search::Random(nodes, drawn) => {
-                let random = scrambled(drawn.fetch_add(1, Relaxed));
+                let random = split_mix::at(drawn.fetch_add(1, Relaxed));
                 nodes.get(random.checked_rem(nodes.len() as u64)? as usize).copied()
             }
         }
@@ -239,14 +239,6 @@ fn distinct(servers: impl Iterator<Item = usize>, count: usize) -> Vec<usize> {
 fn turned<T: Copy>(list: &[T], start: usize) -> Vec<T> {
     let (before, from) = list.split_at(start.min(list.len()));
     [from, before].concat()
-}
-
-/// SplitMix64's output function.
-fn scrambled(number: u64) -> u64 {
-    let mut bits = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
 }
 
 /// The places on the ring of PHP's memcache.

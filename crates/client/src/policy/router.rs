@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::breaker::Breaker;
 use super::{CircuitBreaker, FailurePolicy, ServerState, is_failure};
 use crate::placement::{Locator, Placement};
-use crate::{Error, Server};
+use crate::{Error, Server, split_mix};
 
 /// Servers, which of them are away, and where keys go meanwhile. While all is well it costs no lock.
 #[derive(Debug)]
@@ -227,13 +227,9 @@ impl Router {
 }
 
 impl State {
-    /// A number from 0 to 1: SplitMix64.
+    /// A number from 0 to 1.
     fn chance(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (bits ^ (bits >> 31)) as f64 / u64::MAX as f64
+        split_mix::next(&mut self.random) as f64 / u64::MAX as f64
     }
 }
 
