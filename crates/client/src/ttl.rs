@@ -59,14 +59,14 @@ impl Ttl {
     }
 }
 
-/// Seconds, as far as they can be counted.
-fn secs_rounded_up(duration: Duration) -> i64 {
+/// Whole seconds, as far as they can be counted.
+pub(crate) fn secs_rounded_up(duration: Duration) -> i64 {
     let secs = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     secs.try_into().unwrap_or(i64::MAX)
 }
 
 /// The longest time from now; memcached's `REALTIME_MAXDELTA`.
-const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
+pub(crate) const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 /// The latest Unix time: memcached parses 32 bits with a sign.
 const UNIX_SECS_MAX: i64 = i32::MAX as i64;
 /// Expired at once.

@@ -13,6 +13,7 @@ use super::{Answer, AsyncClient, Reply, impossible};
 use crate::Error;
 use crate::client::{ByServer, is_word};
 use crate::codec::Protocol;
+use crate::ttl::{RELATIVE_SECS_MAX, secs_rounded_up};
 
 /// All servers at once. Each has its own result.
 impl AsyncClient {
@@ -20,7 +21,7 @@ impl AsyncClient {
     /// [warm-up](super::AsyncBuilder::warm_up) those as well, at the end, that have left the list: other processes may
     /// still read them.
     pub async fn flush_all(&self, delay: Duration) -> ByServer<()> {
-        let delay_secs = secs_rounded_up(delay);
+        let delay_secs = delay_secs(delay);
         let is_ok = |reply: Reply| made_or_sent(&reply, |answer| matches!(answer, Answer::Ok));
         self.flush("flush_all", delay_secs, || Ok(Request::FlushAll { delay_secs }), is_ok).await
     }
@@ -29,7 +30,7 @@ impl AsyncClient {
     /// rounded up to seconds, and servers that have left the list as [`AsyncClient::flush_all`]. `false`: the server
     /// has no such namespace. Not in the binary protocol, and with prefixes that are keys.
     pub async fn flush_prefix(&self, prefix: &str, delay: Duration) -> ByServer<bool> {
-        let delay_secs = secs_rounded_up(delay);
+        let delay_secs = delay_secs(delay);
         let request = || {
             if self.protocol() == Protocol::Binary {
                 return Err(Error::Unsupported("the binary protocol has no namespaces"));
@@ -140,8 +141,7 @@ impl AsyncClient {
     }
 }
 
-fn secs_rounded_up(delay: Duration) -> u32 {
-    let secs = delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0));
-    // More would be a Unix time.
-    secs.min(60 * 60 * 24 * 30) as u32
+/// Whole seconds, rounded up: more than the longest would be a Unix time.
+fn delay_secs(delay: Duration) -> u32 {
+    secs_rounded_up(delay).min(RELATIVE_SECS_MAX) as u32
 }
