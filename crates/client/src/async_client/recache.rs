@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::key::WireKey;
 use super::request::{self, Request};
 use super::{Answer, AsyncClient, changes, impossible};
 use crate::client::Item;
-use crate::codec::Protocol;
+use crate::codec::{Mode, Protocol};
 use crate::{Error, Ttl};
 
 /// When a reader of an item is asked to make it anew.
@@ -111,6 +112,13 @@ impl MetaItem {
     /// True if it can be stored elsewhere as it is: nobody is to make it anew, and it lives on.
     pub(super) fn is_whole(&self) -> bool {
         !self.is_stale && !self.has_won && !self.is_taken && self.ttl != Some(Duration::ZERO)
+    }
+
+    /// Adds it elsewhere, with the rest of its time to live.
+    pub(super) fn into_add(self, key: WireKey) -> Request {
+        let Item { value, client_flags, .. } = self.item;
+        let exptime = self.ttl.map_or(Ttl::Never, Ttl::After).exptime();
+        Request::Store { key, mode: Mode::Add, value, client_flags, exptime, compare: None }
     }
 
     pub(super) fn new(item: Item, flags: &[u8]) -> Self {

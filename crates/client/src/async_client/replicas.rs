@@ -17,8 +17,7 @@ use super::recache::MetaItem;
 use super::reply::{Answer, Reply};
 use super::request::Request;
 use super::topology::Topology;
-use crate::codec::Mode;
-use crate::{Error, Protocol, Ttl};
+use crate::{Error, Protocol};
 
 /// How many copies there are of each item, and what is enough of them.
 ///
@@ -203,14 +202,7 @@ impl Topology {
             return None;
         }
         let cas = item.item.cas;
-        let add = Request::Store {
-            key: key.clone(),
-            mode: Mode::Add,
-            value: item.item.value,
-            client_flags: item.item.client_flags,
-            exptime: item.ttl.map_or(Ttl::Never, Ttl::After).exptime(),
-            compare: None,
-        };
+        let add = item.into_add(key.clone());
         let added = self.ask_place(place, &Arc::new(add), false, deadline).await.ok()?;
         if !matches!(added.answer, Answer::Stored(_)) {
             return None;

@@ -24,9 +24,8 @@ use super::recache::MetaItem;
 use super::reply::{Answer, Reply};
 use super::request::{Recache, Request};
 use super::topology::Topology;
-use crate::codec::Mode;
+use crate::Error;
 use crate::error::Interruption;
-use crate::{Error, Ttl};
 
 /// Servers that a list has replaced, as long as they are read.
 #[derive(Debug)]
@@ -270,14 +269,7 @@ impl Topology {
     ) -> Option<()> {
         let item = warm_up.read(old, &wire_key, deadline).await?;
         let compare = Some(item.item.cas?);
-        let add = Request::Store {
-            key: wire_key.clone(),
-            mode: Mode::Add,
-            value: item.item.value,
-            client_flags: item.item.client_flags,
-            exptime: item.ttl.map_or(Ttl::Never, Ttl::After).exptime(),
-            compare: None,
-        };
+        let add = item.into_add(wire_key.clone());
         let added = self.ask(key, &Arc::new(add), false, deadline).await;
         if matches!(
             added,
