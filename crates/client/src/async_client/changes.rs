@@ -1,7 +1,6 @@
 //! Changes of one key.
 
 use super::request::Request;
-use super::udp::made_or_sent;
 use super::{Answer, AsyncClient, Reply, impossible};
 use crate::client::StoreOutcome;
 use crate::codec::{Mode, Protocol};
@@ -243,7 +242,7 @@ pub(super) fn store_outcome(reply: &Reply) -> Result<StoreOutcome, Error> {
 
 /// Of a plain store.
 pub(super) fn stored(reply: &Reply) -> Result<(), Error> {
-    made_or_sent(reply, |answer| matches!(answer, Answer::Stored(_)))
+    reply.made_or_sent(|answer| matches!(answer, Answer::Stored(_)))
 }
 
 pub(super) fn deleted(reply: &Reply) -> Result<bool, Error> {

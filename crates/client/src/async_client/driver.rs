@@ -210,7 +210,7 @@ impl<'a> Driver<'a> {
             while self.quiet.front().is_some_and(|sent| sent.end <= sent_bytes)
                 && let Some(sent) = self.quiet.pop_front()
             {
-                sent.answer(Reply { answer: Answer::Sent, found: None, stats: Vec::new() });
+                sent.answer(Reply::of(Answer::Sent));
             }
         }
         Poll::Pending

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::request::Request;
 use super::topology::Topology;
-use super::udp::made_or_sent;
 use super::{Answer, AsyncClient, Reply, impossible};
 use crate::Error;
 use crate::client::{ByServer, is_word};
@@ -22,7 +21,7 @@ impl AsyncClient {
     /// still read them.
     pub async fn flush_all(&self, delay: Duration) -> ByServer<()> {
         let delay_secs = delay_secs(delay);
-        let is_ok = |reply: Reply| made_or_sent(&reply, |answer| matches!(answer, Answer::Ok));
+        let is_ok = |reply: Reply| reply.made_or_sent(|answer| matches!(answer, Answer::Ok));
         self.flush("flush_all", delay_secs, || Ok(Request::FlushAll { delay_secs }), is_ok).await
     }
 

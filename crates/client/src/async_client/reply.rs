@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use super::impossible;
 use super::share::Delivery;
 use crate::Error;
 use crate::client::Item;
@@ -23,9 +24,19 @@ impl Reply {
         self.found.as_ref()?.item.cas
     }
 
+    /// An answer without more.
+    pub(super) fn of(answer: Answer) -> Self {
+        Self { answer, found: None, stats: Vec::new() }
+    }
+
     /// A get that has found nothing.
     pub(super) fn miss() -> Self {
-        Self { answer: Answer::Found, found: None, stats: Vec::new() }
+        Self::of(Answer::Found)
+    }
+
+    /// Of a change that may have gone without a reply: it was made, or sent.
+    pub(super) fn made_or_sent(&self, made: impl Fn(&Answer) -> bool) -> Result<(), Error> {
+        if matches!(self.answer, Answer::Sent) || made(&self.answer) { Ok(()) } else { Err(impossible()) }
     }
 }
 

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use server::UdpServer;
 use tokio::time::Instant;
 
+use super::AsyncClient;
 use super::builder::Settings;
-use super::reply::{Answer, Reply};
+use super::reply::Reply;
 use super::request::Request;
 use super::topology::Topology;
-use super::{AsyncClient, impossible};
 use crate::policy::Route;
 use crate::udp::{Udp, UdpCounts};
 use crate::{Address, Error, Server};
@@ -155,11 +155,6 @@ impl Counters {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         UdpCounts { asked: of(&self.asked), answered: of(&self.answered), stray: of(&self.stray) }
     }
-}
-
-/// Of a change that may have gone without a reply: it was made, or sent.
-pub(super) fn made_or_sent(reply: &Reply, made: impl Fn(&Answer) -> bool) -> Result<(), Error> {
-    if matches!(reply.answer, Answer::Sent) || made(&reply.answer) { Ok(()) } else { Err(impossible()) }
 }
 
 const ANSWERLESS: &str = "this client sends over UDP and receives nothing: what needs an answer needs a client over \

@@ -68,7 +68,7 @@ impl UdpServer {
         let number = |socket: &DatagramSocket| socket.number().map(|id| (id, ()));
         let sent = timeout_at(deadline, self.send_numbered(request, &mut pipeline, None, number));
         sent.await.unwrap_or(Err(Error::Timeout))?;
-        Ok(Reply { answer: Answer::Sent, found: None, stats: Vec::new() })
+        Ok(Reply::of(Answer::Sent))
     }
 
     /// Gets a key. `None`: there is no reply that could be used. `wait`: for the datagram to be sent, and then for the
@@ -211,7 +211,7 @@ fn read(pipeline: &mut Pipeline<()>, bytes: &[u8], value_bytes_max: usize) -> Op
                 found = Some(FoundItem { item: Item::of(&value), meta_flags: value.meta_flags.to_vec() });
             }
             Event::Done((), crate::codec::Outcome::Found { .. }) if rest.is_empty() => {
-                return Some(Reply { answer: Answer::Found, found, stats: Vec::new() });
+                return Some(Reply { found, ..Reply::miss() });
             }
             _ => return None,
         }
