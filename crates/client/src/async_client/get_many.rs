@@ -17,7 +17,7 @@ use super::connection::Credit;
 use super::key::{WireKey, written};
 use super::observer::Observation;
 use super::request::Request;
-use super::share::{Delivery, Share};
+use super::share::{Delivery, SHARE_KEYS, Share, Shares};
 use super::topology::Topology;
 use super::{Answer, AsyncClient, Reply};
 use crate::client::Item;
@@ -163,44 +163,6 @@ impl AsyncClient {
         let servers: FuturesUnordered<_> =
             [Box::pin(asked) as Pin<Box<dyn Future<Output = ()> + Send>>].into_iter().collect();
         GetMany { servers, arrivals: receiver, values: None, keys: count, observation: None }
-    }
-}
-
-/// Keys by server, and by how they are written.
-struct Shares {
-    by_server: Vec<[Vec<Share>; 2]>,
-    /// About so many keys there will be of each server.
-    keys: usize,
-}
-
-impl Shares {
-    fn new(keys: usize) -> Self {
-        Self { by_server: Vec::new(), keys: keys.clamp(1, SHARE_KEYS) }
-    }
-
-    #[inline]
-    fn push(&mut self, server: usize, key: &[u8], is_base64: bool, place: usize) {
-        if self.by_server.len() <= server {
-            self.by_server.resize_with(server + 1, Default::default);
-        }
-        let shares = &mut self.by_server[server][usize::from(is_base64)];
-        match shares.last_mut().filter(|share| share.len() < SHARE_KEYS) {
-            Some(share) => share.push(key, place),
-            None => {
-                let mut share = Share::new(is_base64, self.keys, key.len());
-                share.push(key, place);
-                shares.push(share);
-            }
-        }
-    }
-
-    /// Those of the servers that have keys.
-    fn by_server(self) -> impl Iterator<Item = (usize, Vec<Share>)> {
-        let shares = self.by_server.into_iter().map(|[mut plain, mut base64]| {
-            plain.append(&mut base64);
-            plain
-        });
-        shares.enumerate().filter(|(_, shares)| !shares.is_empty())
     }
 }
 
@@ -423,8 +385,6 @@ impl error::Error for BulkFailure {
     }
 }
 
-/// Keys of one request: at most 32 KiB of them.
-const SHARE_KEYS: usize = 128;
 /// Requests of one get of many keys that are under way to one server, so that others have their turn.
 const SHARES_AT_ONCE: usize = 16;
 /// Keys that are asked for one by one at a time.

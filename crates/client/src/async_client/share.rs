@@ -97,6 +97,44 @@ fn settle(settled: &mut [bool], position: usize) -> bool {
     !std::mem::replace(&mut settled[position], true)
 }
 
+/// Keys by server, and by how they are written.
+pub(super) struct Shares {
+    by_server: Vec<[Vec<Share>; 2]>,
+    /// About so many keys there will be of each server.
+    keys: usize,
+}
+
+impl Shares {
+    pub(super) fn new(keys: usize) -> Self {
+        Self { by_server: Vec::new(), keys: keys.clamp(1, SHARE_KEYS) }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, server: usize, key: &[u8], is_base64: bool, place: usize) {
+        if self.by_server.len() <= server {
+            self.by_server.resize_with(server + 1, Default::default);
+        }
+        let shares = &mut self.by_server[server][usize::from(is_base64)];
+        match shares.last_mut().filter(|share| share.len() < SHARE_KEYS) {
+            Some(share) => share.push(key, place),
+            None => {
+                let mut share = Share::new(is_base64, self.keys, key.len());
+                share.push(key, place);
+                shares.push(share);
+            }
+        }
+    }
+
+    /// Those of the servers that have keys.
+    pub(super) fn by_server(self) -> impl Iterator<Item = (usize, Vec<Share>)> {
+        let shares = self.by_server.into_iter().map(|[mut plain, mut base64]| {
+            plain.append(&mut base64);
+            plain
+        });
+        shares.enumerate().filter(|(_, shares)| !shares.is_empty())
+    }
+}
+
 /// Takes the values of a share, as they arrive.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
@@ -125,3 +163,6 @@ impl Delivery {
         }
     }
 }
+
+/// Keys of one request: at most 32 KiB of them.
+pub(super) const SHARE_KEYS: usize = 128;
