@@ -182,6 +182,33 @@ fn what_is_nothing_to_send_is_not_sent() {
     assert_eq!((batch.from, batch.to), (7, 30));
 }
 
+/// What cannot be read ends a connection, but not before all is applied that comes before it: also what was nothing to
+/// send, or the next connection would come to it again, and so for ever.
+#[test]
+fn what_cannot_be_read_ends_the_connection_behind_what_is_before_it() {
+    for body in [Vec::new(), put(b"user:1", b"value", version_at(NOW.unix_micros, 1))] {
+        let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+        link.publisher.log_read(LogRead::Entries { to: 20, body: body.clone() }, NOW);
+        let (actions, _) = link.run(NOW);
+        let bytes_max = settings(1).batch_bytes;
+        assert_eq!(actions, [PublisherAction::ReadLog { after: 20, bytes_max }]);
+        link.publisher.fail("it is damaged", NOW);
+        link.publisher.durable(1_000_001);
+        let (actions, to_apply) = link.run(NOW);
+        assert_eq!((actions, link.publisher.is_closed()), (vec![], false));
+        // It was told of before, or is now.
+        let is_applied = to_apply.iter().any(|action| matches!(action, SubscriberAction::Apply(_)));
+        assert_eq!(is_applied, body.is_empty());
+        link.subscriber.applied(20, NOW);
+        let (served, ended) = link.run(NOW);
+        assert_eq!(serving_ended(&served), Some((Refusal::Unavailable, false)));
+        assert_eq!(closed_by(&ended), Some((Refusal::Unavailable, true)));
+        // What was under way as it ended comes too late.
+        link.publisher.receive(&encoded(&Message::Confirm { applied: 20, durable: 20 }), NOW);
+        assert_eq!(link.publisher.next_action(), None);
+    }
+}
+
 #[test]
 fn a_copy_arrives_in_pieces_once_they_are_durable() {
     let mut link = Link::new(publisher(settings(1)), subscriber(pulling()));

@@ -32,6 +32,8 @@ pub struct Publisher {
     durable: u64,
     /// Of a command for this site.
     assembly: Assembly,
+    /// Why the connection ends as soon as nothing is under way any more.
+    failure: Option<Closed>,
 }
 
 impl Publisher {
@@ -50,6 +52,7 @@ impl Publisher {
             window_bytes: 0,
             durable,
             assembly: Assembly::new(body_bytes_max),
+            failure: None,
         };
         publisher.channel.send(&Message::Challenge(challenge));
         publisher
@@ -164,14 +167,21 @@ impl Publisher {
             return;
         };
         stream.read = stream.read.max(to);
-        if to > stream.sent && !body.is_empty() {
+        if !body.is_empty() {
+            self.send_batch(to, &body, now);
+        }
+        self.pump();
+    }
+
+    fn send_batch(&mut self, to: u64, body: &[u8], now: Now) {
+        let Phase::Streaming(stream) = &mut self.phase else { return };
+        if to > stream.sent {
             let from = std::mem::replace(&mut stream.sent, to);
             let batch = Message::Batch { from, to, unix_micros: now.unix_micros };
-            let sent_bytes = self.channel.send_body(&body, &batch);
+            let sent_bytes = self.channel.send_body(body, &batch);
             stream.flight.add(to, body.len() + sent_bytes);
             self.channel.sent_micros = now.micros;
         }
-        self.pump();
     }
 
     /// The answer to [`PublisherAction::BeginCopy`].
@@ -203,14 +213,29 @@ impl Publisher {
         self.pump();
     }
 
-    /// What the subscriber pulls cannot be read: this side ends the connection, and says why, in the first
-    /// [`SENTENCE_BYTES_MAX`] of the sentence.
-    pub fn fail(&mut self, sentence: &str) {
-        if !self.is_closed() {
-            let longest = sentence.len().min(SENTENCE_BYTES_MAX);
-            let end = (0..=longest).rev().find(|end| sentence.is_char_boundary(*end)).unwrap_or_default();
-            self.close(closed(Refusal::Unavailable, &sentence[..end]));
+    /// The answer to [`PublisherAction::ReadLog`] or [`PublisherAction::ReadCopy`] if nothing can be read. This side
+    /// ends the connection, once all is applied that was sent, and says why, in the first [`SENTENCE_BYTES_MAX`] of the
+    /// sentence.
+    pub fn fail(&mut self, sentence: &str, now: Now) {
+        if self.is_closed() {
+            return;
         }
+        // Who comes back begins behind what was nothing to send, and is told then if it needs a copy.
+        if let Phase::Streaming(Stream { read, .. }) = self.phase {
+            self.send_batch(read, &[], now);
+        }
+        let longest = sentence.len().min(SENTENCE_BYTES_MAX);
+        let end = (0..=longest).rev().find(|end| sentence.is_char_boundary(*end)).unwrap_or_default();
+        self.failure = Some(closed(Refusal::Unavailable, &sentence[..end]));
+        if let Err(closed) = self.check_failure() {
+            self.close(closed);
+        }
+    }
+
+    /// Errors: it has failed, and nothing is under way any more.
+    fn check_failure(&mut self) -> Result<(), Closed> {
+        let is_over = self.in_flight_bytes() == 0;
+        self.failure.take_if(|_| is_over).map_or(Ok(()), Err)
     }
 
     /// This side ends the connection.
@@ -332,11 +357,12 @@ impl End for Publisher {
             }
             _ => return Err(unexpected()),
         }
-        Ok(())
+        self.check_failure()
     }
 
     fn forget(&mut self) {
         self.phase = Phase::Handshake;
+        self.failure = None;
         self.answering = Answering::default();
     }
 }

@@ -183,7 +183,7 @@ impl Served<'_> {
                 tracing::error!(site = puller, "a site cannot be given what it pulls: {sentence}");
             }
         }
-        publisher.fail(&sentence);
+        publisher.fail(&sentence, self.site.now());
     }
 }
 

@@ -232,6 +232,30 @@ fn what_is_before_a_damaged_header_arrives_whoever_comes_first() {
     }
 }
 
+/// Before a damaged record nobody is sent anything, and it has been replaced: a site that comes to it takes a copy.
+#[test]
+fn a_damaged_record_behind_what_is_not_told_stops_nobody() {
+    let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
+    let (mut one, mut two) = (cluster.client(0), cluster.client(1));
+    assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
+    eventually(|| two.ask("mg first s\r\n") == "HD s3");
+    cluster.set_links(Link::Cut);
+    let copies = two.stat(":copies");
+    let value = "0044".repeat(250);
+    for key in (0..100).map(|number| format!("own:{number}")).chain(["key44".to_owned()]) {
+        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
+    }
+    assert_eq!(one.ask("set key44 0 0 3\r\nnew\r\n"), "STORED");
+    cluster.stop(0);
+    let wanted = format!("key44{value}");
+    let (damaged, name) = damage(&cluster.store(0), wanted.as_bytes(), 1).expect("a segment has it");
+    std::fs::write(&name, damaged).expect("it can be written");
+    cluster.start_again(0);
+    cluster.set_links(Link::Open);
+    eventually(|| two.ask("mg key44 s\r\n") == "HD s3");
+    assert_eq!(two.stat(":copies"), copies + 1);
+}
+
 /// The segment that has these bytes, with one of them changed or one before them, and its path.
 fn damage(directory: &Path, wanted: &[u8], before: usize) -> Option<(Vec<u8>, PathBuf)> {
     let entries = std::fs::read_dir(directory).expect("it is there");
