@@ -178,7 +178,8 @@ impl Scan<'_, '_> {
                 Ok(())
             })?;
             if !is_whole {
-                let error = window.corrupt(offset, "the checksum of a value does not match");
+                let what = format!("the checksum of the value of key {} does not match", key.escape_ascii());
+                let error = window.corrupt(offset, &what);
                 self.pass(error)?;
                 return Ok(bytes);
             }

@@ -139,3 +139,15 @@ fn a_damaged_footer_stops_no_copy() {
     assert_eq!(without, all);
     assert!(reads < reads_without, "{reads} records were read, and {reads_without} without the footer");
 }
+
+/// Of a damaged header nobody knows.
+#[test]
+fn a_damaged_value_is_told_with_its_key() {
+    let disk = SimDisk::new();
+    let store = open(&disk, 1 << 20);
+    set(&store, "alive", "value of it");
+    store.sync().expect("it is durable");
+    damage(&disk, "value of it", 0);
+    let told = copy(&store, None).expect_err("it is damaged").to_string();
+    assert!(told.contains("the value of key alive"), "{told}");
+}
