@@ -3,6 +3,8 @@
 //! What is applied of it is noted in the log, behind what it speaks of. If this site was put out, the keys that the
 //! copy names are kept in a file ([`Named`]), and synced before the note: at the end, of each item that was not named
 //! the others may have forgotten that it was deleted. Until the deletions of these are durable the peer does not pull.
+//! Note and file stay until the peer knows that the copy is taken: if the connection ends before, the next one goes on
+//! behind the last piece.
 
 use std::io;
 
@@ -10,14 +12,13 @@ use larder_replication::entry::{Entries, Entry};
 use larder_replication::link::{CopyBegun, CopyPiece};
 use larder_replication::members::Cursor;
 use larder_replication::merge;
-use larder_replication::state::{Item, State};
 use larder_store::Cursor as ScanCursor;
 
 use super::Site;
 use super::apply::Applier;
-use super::named::Named;
+use super::named::{Named, Part};
 use super::note::TakenCopy;
-use super::publish::is_told;
+use super::publish::{is_told, state_of};
 use crate::shared::Shared;
 
 /// A copy that is taken.
@@ -30,6 +31,21 @@ pub(super) struct Copy<'s> {
     taken: TakenCopy,
     /// If this site sweeps what the copy does not name.
     named: Option<Named>,
+    /// Once all pieces are applied.
+    sweep: Option<Sweep>,
+}
+
+/// How far what the copy does not name is deleted.
+struct Sweep {
+    /// Of the keys that the copy names.
+    part: Part,
+    part_is_read: bool,
+    /// Of the scan of the store for this part.
+    cursor: ScanCursor,
+    /// Records that it could not read: what cannot be read is not served.
+    unreadable: u64,
+    /// Items that were deleted.
+    swept: u64,
 }
 
 impl<'s> Copy<'s> {
@@ -59,7 +75,7 @@ impl<'s> Copy<'s> {
             let named_id = named.as_ref().map_or(0, Named::id);
             (TakenCopy { incarnation, start, named_id, ..TakenCopy::default() }, named)
         };
-        Ok(Self { shared, site, peer, begun, taken, named })
+        Ok(Self { shared, site, peer, begun, taken, named, sweep: None })
     }
 
     /// A piece of it is applied.
@@ -84,20 +100,23 @@ impl<'s> Copy<'s> {
         self.taken.bytes
     }
 
-    /// All of it is applied: sweeps, and the copy's end is where this site is from here on, durably.
-    pub(super) fn finish(mut self, applier: &mut Applier<'_>) -> io::Result<Cursor> {
+    /// All of it is applied: sweeps a step, so that the caller can say meanwhile that this site is alive. After the last
+    /// one the copy's end is where this site is from here on, durably. `None`: call again.
+    pub(super) fn finish(&mut self, applier: &mut Applier<'_>) -> io::Result<Option<Cursor>> {
+        if self.sweep_step(applier)? {
+            return Ok(None);
+        }
         let site = self.site;
-        if let Some(mut named) = self.named.take() {
-            let swept = self.sweep(&mut named, applier)?;
+        if let Some(Sweep { swept, unreadable, .. }) = self.sweep {
             tracing::warn!(
                 site = self.peer,
                 swept,
+                unreadable,
                 "this site was away: items that no other one has any more were deleted"
             );
-            self.named = Some(named);
         }
-        let CopyBegun { cursor, horizon, others, .. } = self.begun;
-        for theirs in others {
+        let CopyBegun { cursor, horizon, ref others, .. } = self.begun;
+        for &theirs in others {
             if theirs.site == site.number() {
                 site.journal.raise_replicated_versions(theirs.beat.clock);
             } else if let Some(learned) = site.live(theirs.site).and_then(|ours| ours.learn(theirs)) {
@@ -105,57 +124,66 @@ impl<'s> Copy<'s> {
             }
         }
         let kept = site.keep_cursor(self.peer, cursor, None);
-        site.forget_copy(self.peer);
         if !site.wait_durable(kept) {
             return Err(io::Error::other("the store could not keep the copy"));
         }
         if horizon != 0 {
             site.members().count_anew(site.now().micros);
         }
-        if let Some(named) = self.named {
-            named.remove();
-        }
         tracing::info!(site = self.peer, "the copy of the peer is complete");
-        Ok(cursor)
+        Ok(Some(cursor))
     }
 
-    /// Makes a deletion of each item at or below the copy's horizon that was not named. Returns how many.
-    fn sweep(&self, named: &mut Named, applier: &mut Applier<'_>) -> io::Result<u64> {
+    /// Reads on in the names, or makes a deletion of each item at or below the copy's horizon that was not named. False:
+    /// all is swept, or nothing is to be.
+    fn sweep_step(&mut self, applier: &mut Applier<'_>) -> io::Result<bool> {
         let (site, horizon) = (self.site, self.begun.horizon);
-        let table = self.shared.namespaces.table();
-        let parts = named.parts(DIGESTS_MAX);
-        let mut swept = 0;
-        for part in 0..parts {
-            let found = named.part(part, parts)?;
-            let (mut cursor, mut has_more) = (ScanCursor::new(), true);
-            while has_more {
-                let mut body = Vec::new();
-                // At no time: what has expired may live longer elsewhere.
-                has_more = site
-                    .store
-                    .for_each_key(&mut cursor, KEYS_AT_ONCE, 0, &mut |key, meta| {
-                        let item = Item { client_flags: 0, marks: 0, value: () };
-                        let state = State::set(meta.version, 0, 0, item);
-                        let Some((version, base_version)) = merge::sweep(&state, horizon, site.number())
-                        else {
-                            return;
-                        };
-                        if is_told(table.as_deref(), key) && found.lacks(named.digest(key)) {
-                            Entry::Delete { key, version, base_version }.encode(&mut body);
-                            swept += 1;
-                        }
-                    })
-                    .map_err(io::Error::other)?;
-                applier.apply(&body).map_err(|failure| io::Error::other(failure.to_string()))?;
-                if site.is_stopping() {
-                    return Err(io::Error::other("the site stops"));
-                }
-            }
+        let Some(named) = &mut self.named else { return Ok(false) };
+        let sweep = self.sweep.get_or_insert_with(|| Sweep::of(Part::new(0, named.parts(DIGESTS_MAX))));
+        if !sweep.part_is_read {
+            sweep.part_is_read = !named.read_on(&mut sweep.part, DIGESTS_AT_ONCE)?;
+            return Ok(true);
         }
-        Ok(swept)
+        let table = self.shared.namespaces.table();
+        let mut body = Vec::new();
+        let has_more = site
+            .store
+            .for_each_state(
+                &mut sweep.cursor,
+                STEP_BYTES,
+                Some(&mut sweep.unreadable),
+                &mut |key, state, value| {
+                    // What has expired, too: it may live longer elsewhere.
+                    let state = state_of(state, value);
+                    if let Some((version, base_version)) = merge::sweep(&state, horizon, site.number())
+                        && is_told(table.as_deref(), key)
+                        && sweep.part.lacks(named.digest(key))
+                    {
+                        Entry::Delete { key, version, base_version }.encode(&mut body);
+                        sweep.swept += 1;
+                    }
+                },
+            )
+            .map_err(io::Error::other)?;
+        applier.apply(&body).map_err(|failure| io::Error::other(failure.to_string()))?;
+        if has_more {
+            return Ok(true);
+        }
+        let Some(part) = sweep.part.next() else { return Ok(false) };
+        *sweep = Sweep { swept: sweep.swept, ..Sweep::of(part) };
+        Ok(true)
+    }
+}
+
+impl Sweep {
+    fn of(part: Part) -> Self {
+        Self { part, part_is_read: false, cursor: ScanCursor::new(), unreadable: 0, swept: 0 }
     }
 }
 
 /// Digests that are in memory at once: 64 MiB.
 const DIGESTS_MAX: u64 = 4 << 20;
-const KEYS_AT_ONCE: usize = 1000;
+/// What one step reads of them,
+const DIGESTS_AT_ONCE: u64 = 1 << 20;
+/// or of the store.
+const STEP_BYTES: usize = 1 << 20;

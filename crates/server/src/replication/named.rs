@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher as _;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
@@ -14,18 +14,19 @@ use crate::startup::random;
 
 /// What a copy has named so far.
 pub(super) struct Named {
-    path: PathBuf,
     file: File,
     hash_key: [u8; DIGEST_BYTES],
     /// Digests in the file. A key that was named twice counts twice.
     count: u64,
 }
 
-/// Some of the digests, sorted: those that fall into one of so many parts.
+/// Some of the digests: those that fall into one of so many parts. Sorted once the whole file is read.
 pub(super) struct Part {
     digests: Vec<u128>,
     part: u64,
     parts: u64,
+    /// Digests of the file that were read.
+    read: u64,
 }
 
 impl Named {
@@ -39,7 +40,7 @@ impl Named {
         let hash_key = random::bytes()?;
         file.write_all(&hash_key)?;
         file.sync_all()?;
-        Ok(Self { path: path.to_owned(), file, hash_key, count: 0 })
+        Ok(Self { file, hash_key, count: 0 })
     }
 
     /// The file with this [id](Self::id) as it was left, which has to have so many digests. What is behind them was
@@ -53,7 +54,7 @@ impl Named {
             return Err(io::Error::other("keys that the copy has named are missing"));
         }
         file.seek(SeekFrom::Start((found + 1) * DIGEST_BYTES as u64))?;
-        let named = Self { path: path.to_owned(), file, hash_key, count: found };
+        let named = Self { file, hash_key, count: found };
         if named.id() != id {
             return Err(io::Error::other("another copy has named these keys"));
         }
@@ -87,21 +88,26 @@ impl Named {
         self.count.div_ceil(digests_max.max(1)).max(1)
     }
 
-    /// One of so many parts.
-    pub(super) fn part(&mut self, part: u64, parts: u64) -> io::Result<Part> {
-        self.file.seek(SeekFrom::Start(DIGEST_BYTES as u64))?;
+    /// Reads on for a part, so many digests at most. False: it has all that belong to it.
+    pub(super) fn read_on(&mut self, part: &mut Part, digests_max: u64) -> io::Result<bool> {
+        let end = self.count.min(part.read.saturating_add(digests_max));
+        self.file.seek(SeekFrom::Start((part.read + 1) * DIGEST_BYTES as u64))?;
         let mut reader = BufReader::with_capacity(1 << 20, &self.file);
-        let (mut found, mut bytes) = (Part { digests: Vec::new(), part, parts }, [0; DIGEST_BYTES]);
-        for _ in 0..self.count {
+        let mut bytes = [0; DIGEST_BYTES];
+        while part.read < end {
             reader.read_exact(&mut bytes)?;
+            part.read += 1;
             let digest = u128::from_le_bytes(bytes);
-            if found.has_place_for(digest) {
-                found.digests.push(digest);
+            if part.has_place_for(digest) {
+                part.digests.push(digest);
             }
         }
-        found.digests.sort_unstable();
-        found.digests.dedup();
-        Ok(found)
+        if part.read < self.count {
+            return Ok(true);
+        }
+        part.digests.sort_unstable();
+        part.digests.dedup();
+        Ok(false)
     }
 
     pub(super) fn digest(&self, key: &[u8]) -> u128 {
@@ -109,14 +115,20 @@ impl Named {
         hasher.write(key);
         hasher.finish128().as_u128()
     }
-
-    /// Removes the file. If it stays, the next copy replaces it.
-    pub(super) fn remove(self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
 }
 
 impl Part {
+    /// Of which nothing is read yet.
+    pub(super) fn new(part: u64, parts: u64) -> Self {
+        Self { digests: Vec::new(), part, parts, read: 0 }
+    }
+
+    /// The next one; `None`: it was the last.
+    pub(super) fn next(&self) -> Option<Self> {
+        let next = self.part + 1;
+        (next < self.parts).then(|| Self::new(next, self.parts))
+    }
+
     /// True if the key of this digest falls into this part, and was not named.
     pub(super) fn lacks(&self, digest: u128) -> bool {
         self.has_place_for(digest) && self.digests.binary_search(&digest).is_err()
@@ -148,13 +160,17 @@ mod tests {
         assert_eq!((named.count(), named.parts(300), named.parts(10_000)), (900, 3, 1));
         let mut lacking = Vec::new();
         for part in 0..3 {
-            let found = named.part(part, 3).expect("is read");
+            let mut found = Part::new(part, 3);
+            let mut steps = 1;
+            while named.read_on(&mut found, 100).expect("is read") {
+                steps += 1;
+            }
+            assert_eq!((steps, found.next().is_some()), (9, part < 2));
             assert!(found.digests.len() < 400, "about a third: {}", found.digests.len());
             lacking.extend(keys.iter().filter(|key| found.lacks(named.digest(key.as_bytes()))));
         }
         lacking.sort();
         assert_eq!(lacking, keys[900..].iter().collect::<Vec<_>>());
-        named.remove();
-        assert!(!path.exists());
+        std::fs::remove_file(&path).expect("is there");
     }
 }

@@ -37,6 +37,7 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
             has_applied: false,
             incarnation: 0,
             copy: None,
+            is_copied: false,
             unsynced: VecDeque::new(),
         };
         let ended = pull.pull();
@@ -78,6 +79,8 @@ struct Pull<'p, 's, 'c> {
     incarnation: u64,
     /// The copy that is taken.
     copy: Option<Copy<'p>>,
+    /// All of it is applied: it is to be finished.
+    is_copied: bool,
     /// Batches that are applied, and the positions of their notes.
     unsynced: VecDeque<(u64, u64)>,
 }
@@ -96,6 +99,7 @@ impl Pull<'_, '_, '_> {
             let Outgoing { stream, subscriber, .. } = &mut connection;
             self.confirm(subscriber);
             self.comparer.begin_if_due(subscriber);
+            self.go_on_finishing(subscriber)?;
             while let Some(action) = subscriber.next_action() {
                 self.perform(action, subscriber, stream)?;
             }
@@ -103,8 +107,8 @@ impl Pull<'_, '_, '_> {
                 return Ok(());
             }
             let position = self.unsynced.front().map_or(0, |(_, position)| *position);
-            let has_come =
-                connection.hear(&mut VecDeque::new(), Until { position, timeout: Duration::MAX })?;
+            let timeout = if self.is_copied { Duration::ZERO } else { Duration::MAX };
+            let has_come = connection.hear(&mut VecDeque::new(), Until { position, timeout })?;
             let subscriber = &connection.subscriber;
             if let Some(peer) = subscriber.peer().filter(|_| has_come && subscriber.is_pulling()) {
                 site.members().note_heard(peer, site.now().micros);
@@ -157,6 +161,7 @@ impl Pull<'_, '_, '_> {
             }
             SubscriberAction::Started => {
                 tracing::info!(address, site = self.peer, "the peer's log follows");
+                site.forget_copy(self.peer);
                 if site.members().position(self.peer).map(|position| position.standing) != Some(Standing::In)
                 {
                     subscriber.stop();
@@ -210,16 +215,7 @@ impl Pull<'_, '_, '_> {
                 });
                 subscriber.piece_applied(piece.number, site.now());
             }
-            SubscriberAction::FinishCopy => {
-                let copy = self.copy.take().ok_or_else(|| io::Error::other("no copy ends"))?;
-                let cursor = copy.finish(self.applier)?;
-                site.with_peer(address, |figures| {
-                    figures.is_copying = false;
-                    figures.copies += 1;
-                });
-                self.tell(SiteState::CopyDone);
-                subscriber.copy_taken(cursor);
-            }
+            SubscriberAction::FinishCopy => self.is_copied = true,
             SubscriberAction::Ahead { micros } => {
                 tracing::error!(
                     address,
@@ -239,6 +235,20 @@ impl Pull<'_, '_, '_> {
             SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
             SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
         }
+        Ok(())
+    }
+
+    /// A step between signs of life.
+    fn go_on_finishing(&mut self, subscriber: &mut Subscriber) -> io::Result<()> {
+        let Some(copy) = self.copy.as_mut().filter(|_| self.is_copied) else { return Ok(()) };
+        let Some(cursor) = copy.finish(self.applier)? else { return Ok(()) };
+        (self.copy, self.is_copied) = (None, false);
+        self.site.with_peer(self.address, |figures| {
+            figures.is_copying = false;
+            figures.copies += 1;
+        });
+        self.tell(SiteState::CopyDone);
+        subscriber.copy_taken(cursor);
         Ok(())
     }
 

@@ -1,13 +1,17 @@
 //! Copies of sites: interrupted, and taken by a site that was away for too long.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_conformance::server::eventually;
+use larder_replication::entry::Entry;
+use larder_replication::version::version_at;
 use larder_store::files::DiskFiles;
 use larder_store::{LogOptions, LogStore, Store as _, restore};
 
 use crate::client::Client;
+use crate::peer::give_copy;
 use crate::site::{Cluster, ENGINES};
 use crate::{converge, keys};
 use larder_conformance::sites::link::Link;
@@ -95,6 +99,25 @@ fn a_copy_goes_on_after_a_death_of_its_source() {
     let copied = taker.stat(":copied_bytes");
     assert!((COPY_BYTES..COPY_BYTES * 11 / 10).contains(&copied), "{copied} of {COPY_BYTES}");
     assert!(has_all(&mut taker));
+}
+
+/// Nor when the connection ends before the site that is copied hears that it is taken: that site waits for it still.
+#[test]
+fn a_copy_goes_on_until_its_source_knows_that_it_is_taken() {
+    let cluster = Cluster::of_planned(1, 2, "log");
+    let mut taker = cluster.client(0);
+    for key in ["named", "unnamed"] {
+        assert_eq!(taker.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED");
+    }
+    let listener = TcpListener::bind(cluster.listen(1)).expect("the port is free");
+    let mut states = Vec::new();
+    Entry::Delete { key: b"named", version: 1, base_version: 0 }.encode(&mut states);
+    let horizon = version_at(unix_secs() * 1_000_000 + 10_000_000, 2);
+    assert_eq!(give_copy(&listener, &states, horizon), None);
+    assert_eq!(give_copy(&listener, &states, horizon), Some((50, b"behind".to_vec())));
+    let lookups = ["named", "unnamed"].map(|key| taker.ask(&format!("mg {key} s\r\n")));
+    assert_eq!(lookups, ["HD s3", "EN"]);
+    assert_eq!(taker.stat(":copies"), 2);
 }
 
 /// A site has a damaged record: whoever pulls from it is told which one, and comes back for it ever more rarely.
@@ -332,12 +355,17 @@ fn what_was_deleted_while_a_site_was_silent_does_not_come_back() {
     }
 }
 
-/// The same of a site that is restored from a backup of before.
+/// The same of a site that is restored from a backup of before, also if it cannot read all that it has.
 #[test]
 fn what_was_deleted_since_a_backup_does_not_come_back() {
+    [false, true].into_iter().for_each(restore_behind_deletions);
+}
+
+fn restore_behind_deletions(is_damaged: bool) {
     let mut cluster = Cluster::of(2, "log");
     let (mut one, mut two) = (cluster.client(0), cluster.client(1));
     let keys = keys(600);
+    assert_eq!(two.ask("set own:1 0 0 13\r\nof this alone\r\n"), "STORED");
     keys.iter().for_each(|key| assert_eq!(one.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED"));
     converge(&mut one, &mut two, &keys);
     cluster.kill(1);
@@ -353,11 +381,17 @@ fn what_was_deleted_since_a_backup_does_not_come_back() {
     let restored = DiskFiles::open(cluster.store(1)).expect("a directory");
     restore(&[&backup], &restored).expect("it is whole");
     drop(restored);
+    if is_damaged {
+        let (damaged, name) = damage(&cluster.store(1), b"of this alone", 1).expect("a segment has it");
+        std::fs::write(&name, damaged).expect("it can be written");
+    }
     cluster.start_again(1);
     let mut two = cluster.client(1);
     eventually(|| two.look_up(&keys[..200]).iter().flatten().count() == 0);
     eventually(|| standing(&mut one, 2) == "in" && two.look_up(&keys).iter().flatten().count() == 400);
-    converge(&mut one, &mut two, &keys);
+    if !is_damaged {
+        converge(&mut one, &mut two, &keys);
+    }
     assert_eq!(one.look_up(&keys).iter().flatten().count(), 400);
 }
 

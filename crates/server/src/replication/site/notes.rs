@@ -67,7 +67,7 @@ impl Site {
         self.submit_note(&note::name_of_copy(site), &bytes, false);
     }
 
-    /// The copy of another site is taken, or of no use.
+    /// The copy of another site is taken, and that one knows; or it is of no use.
     pub(in crate::replication) fn forget_copy(&self, site: u8) {
         let mut copies = lock(&self.copies);
         if copies.remove(&site).is_some()
@@ -75,6 +75,9 @@ impl Site {
         {
             self.submit_note(&note::name_of_copy(site), &bytes, false);
         }
+        drop(copies);
+        // If it stays, the next copy replaces it.
+        let _ = std::fs::remove_file(self.named_path(site));
     }
 
     /// Notes that another site takes a copy of this one, so that it can go on with it after a restart of this one.
