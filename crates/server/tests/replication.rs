@@ -9,6 +9,8 @@ mod client;
 mod compare;
 #[path = "replication/copies.rs"]
 mod copies;
+#[path = "replication/damage.rs"]
+mod damage;
 #[path = "replication/homes.rs"]
 mod homes;
 #[path = "replication/members.rs"]

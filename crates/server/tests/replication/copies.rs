@@ -1,7 +1,6 @@
 //! Copies of sites: interrupted, and taken by a site that was away for too long.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_conformance::server::eventually;
@@ -11,6 +10,7 @@ use larder_store::files::DiskFiles;
 use larder_store::{LogOptions, LogStore, Store as _, restore};
 
 use crate::client::Client;
+use crate::damage::damage;
 use crate::peer::give_copy;
 use crate::site::{Cluster, ENGINES};
 use crate::{converge, keys};
@@ -118,188 +118,6 @@ fn a_copy_goes_on_until_its_source_knows_that_it_is_taken() {
     let lookups = ["named", "unnamed"].map(|key| taker.ask(&format!("mg {key} s\r\n")));
     assert_eq!(lookups, ["HD s3", "EN"]);
     assert_eq!(taker.stat(":copies"), 2);
-}
-
-/// A site has a damaged record: whoever pulls from it is told which one, and comes back for it ever more rarely.
-#[test]
-fn a_damaged_record_is_named_to_whoever_pulls() {
-    let mut cluster = Cluster::with_options(1, 2, "log", &["--store-segment-kib", "1024"]);
-    let mut client = cluster.client(0);
-    for number in 0..2000 {
-        let value = format!("{number:04}").repeat(250);
-        client.send(&format!("set key{number} 0 0 1000 noreply\r\n{value}\r\n"));
-    }
-    assert_eq!(client.ask("mn\r\n"), "MN");
-    cluster.stop(0);
-    let (damaged, name) =
-        damage(&cluster.store(0), "0444".repeat(250).as_bytes(), 0).expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
-    cluster.start_again(0);
-    let joined = cluster.start_site(1);
-    let mut taker = Client::of(&joined);
-    let name = name.file_name().expect("it has one").to_string_lossy().into_owned();
-    eventually(|| {
-        let figures = taker.figures();
-        let error = figures.lines().find(|line| line.contains(":last_error")).unwrap_or_default();
-        error.contains(&name) && error.contains("is damaged at byte")
-    });
-}
-
-/// A damaged record that a later one has replaced stops nobody who pulls: if its value is damaged, it is passed over,
-/// or comes from the later one, which has it, too, if that is a touch; if nobody can say whose record it was, they take
-/// a copy.
-#[test]
-fn a_damaged_record_that_was_replaced_stops_nobody() {
-    for is_header in [false, true] {
-        let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
-        let (mut one, mut two) = (cluster.client(0), cluster.client(1));
-        let keys = keys(200);
-        assert_eq!(one.ask("set key7 0 0 3\r\nold\r\n"), "STORED");
-        eventually(|| two.ask("mg key7 s\r\n") == "HD s3");
-        let pieces = two.stat(":copied_pieces");
-        cluster.set_links(Link::Cut);
-        for (number, key) in keys.iter().enumerate() {
-            let value = format!("{number:04}").repeat(250);
-            assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-        }
-        for (request, reply) in [
-            ("delete key7\r\n", "DELETED"),
-            ("set key44 0 0 3\r\nnew\r\n", "STORED"),
-            ("touch key55 9000\r\n", "TOUCHED"),
-        ] {
-            assert_eq!(one.ask(request), reply);
-        }
-        cluster.stop(0);
-        let damaged: &[&str] = if is_header { &["0044"] } else { &["0044", "0055"] };
-        for value in damaged {
-            let wanted = value.repeat(250);
-            let damaged = damage(&cluster.store(0), wanted.as_bytes(), usize::from(is_header));
-            let (damaged, name) = damaged.expect("a segment has it");
-            std::fs::write(&name, damaged).expect("it can be written");
-        }
-        cluster.start_again(0);
-        let mut one = cluster.client(0);
-        cluster.set_links(Link::Open);
-        eventually(|| two.look_up(&keys).iter().flatten().count() == 199);
-        converge(&mut one, &mut two, &keys);
-        assert_eq!(two.ask("mg key44 s\r\n"), "HD s3");
-        assert_eq!(two.stat(":copied_pieces") > pieces, is_header);
-        // And the log follows.
-        assert_eq!(one.ask("set key44 0 0 4\r\nlast\r\n"), "STORED");
-        eventually(|| two.ask("mg key44 s\r\n") == "HD s4");
-    }
-}
-
-/// An item is damaged, and nothing has replaced it: what is before it arrives, its key is named, and setting that again
-/// is enough.
-#[test]
-fn what_is_before_a_damaged_item_arrives() {
-    let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
-    let (mut one, mut two) = (cluster.client(0), cluster.client(1));
-    let keys = keys(200);
-    assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
-    eventually(|| two.ask("mg first s\r\n") == "HD s3");
-    let pieces = two.stat(":copied_pieces");
-    cluster.set_links(Link::Cut);
-    for (number, key) in keys.iter().enumerate() {
-        let value = format!("{number:04}").repeat(250);
-        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-    }
-    cluster.stop(0);
-    let damaged = damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 0);
-    let (damaged, name) = damaged.expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
-    cluster.start_again(0);
-    let mut one = cluster.client(0);
-    cluster.set_links(Link::Open);
-    eventually(|| two.look_up(&keys[..44]).iter().flatten().count() == 44);
-    let named = "the item of key key44 cannot be read";
-    eventually(|| two.figures().lines().any(|line| line.contains(":last_error") && line.contains(named)));
-    assert_eq!(two.look_up(&keys[44..]).iter().flatten().count(), 0);
-    assert_eq!(one.ask("set key44 0 0 4\r\nlast\r\n"), "STORED");
-    converge(&mut one, &mut two, &keys);
-    assert_eq!(two.ask("mg key44 s\r\n"), "HD s4");
-    assert_eq!(two.stat(":copied_pieces"), pieces);
-}
-
-/// A damaged record does not say whose it was: who has come to it takes a copy, which ends at its key. What is before
-/// it arrives also at a site that comes after another one has met the damage.
-#[test]
-fn what_is_before_a_damaged_header_arrives_whoever_comes_first() {
-    let mut cluster = Cluster::with_options(3, 3, "log", &["--store-segment-kib", "64"]);
-    let mut one = cluster.client(0);
-    let keys = keys(60);
-    assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
-    (1..3).for_each(|site| eventually(|| cluster.client(site).ask("mg first s\r\n") == "HD s3"));
-    cluster.set_links(Link::Cut);
-    for (number, key) in keys.iter().enumerate() {
-        let value = format!("{number:04}").repeat(250);
-        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-    }
-    cluster.stop(0);
-    let damaged = damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 1);
-    let (damaged, name) = damaged.expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
-    cluster.start_again(0);
-    for site in [2, 1] {
-        cluster.set_links_of(site, Link::Open);
-        let mut client = cluster.client(site);
-        eventually(|| client.look_up(&keys[..44]).iter().flatten().count() == 44);
-        let is_told = |line: &str| line.contains(":last_error") && line.contains("is damaged at");
-        eventually(|| client.figures().lines().any(is_told));
-    }
-    assert_eq!(cluster.client(0).ask("set key44 0 0 4\r\nlast\r\n"), "STORED");
-    for site in 1..3 {
-        converge(&mut cluster.client(0), &mut cluster.client(site), &keys);
-        assert_eq!(cluster.client(site).ask("mg key44 s\r\n"), "HD s4");
-    }
-}
-
-/// Before a damaged record nobody is sent anything, and it has been replaced: a site that comes to it takes a copy.
-#[test]
-fn a_damaged_record_behind_what_is_not_told_stops_nobody() {
-    let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
-    let (mut one, mut two) = (cluster.client(0), cluster.client(1));
-    assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
-    eventually(|| two.ask("mg first s\r\n") == "HD s3");
-    cluster.set_links(Link::Cut);
-    let copies = two.stat(":copies");
-    let value = "0044".repeat(250);
-    for key in (0..100).map(|number| format!("own:{number}")).chain(["key44".to_owned()]) {
-        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-    }
-    assert_eq!(one.ask("set key44 0 0 3\r\nnew\r\n"), "STORED");
-    cluster.stop(0);
-    let wanted = format!("key44{value}");
-    let (damaged, name) = damage(&cluster.store(0), wanted.as_bytes(), 1).expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
-    cluster.start_again(0);
-    cluster.set_links(Link::Open);
-    eventually(|| two.ask("mg key44 s\r\n") == "HD s3");
-    assert_eq!(two.stat(":copies"), copies + 1);
-}
-
-/// The segment that has these bytes, with one of them changed or one before them, and its path.
-fn damage(directory: &Path, wanted: &[u8], before: usize) -> Option<(Vec<u8>, PathBuf)> {
-    let entries = std::fs::read_dir(directory).expect("it is there");
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("it can be read").path()).collect();
-    // The oldest first.
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            if let Some(found) = damage(&path, wanted, before) {
-                return Some(found);
-            }
-            continue;
-        }
-        let mut bytes = std::fs::read(&path).expect("it can be read");
-        let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"));
-        if is_segment && let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
-            bytes[at - before] ^= 1;
-            return Some((bytes, path));
-        }
-    }
-    None
 }
 
 fn unix_secs() -> u64 {
