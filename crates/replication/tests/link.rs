@@ -252,6 +252,12 @@ fn a_copy_arrives_in_pieces_once_they_are_durable() {
     link.subscriber.piece_applied(2, NOW);
     let (_, actions) = link.run(NOW);
     assert_eq!(actions, [SubscriberAction::FinishCopy]);
+    // However long that takes.
+    for secs in 1..30 {
+        link.subscriber.tick(later(secs * 1_000_000));
+        link.publisher.tick(later(secs * 1_000_000));
+        assert_eq!(link.run(later(secs * 1_000_000)), (vec![], vec![]));
+    }
     link.subscriber.copy_taken(begun.cursor);
     let (actions, _) = link.run(NOW);
     let cursor = Cursor { incarnation: 1001, sequence: 50 };

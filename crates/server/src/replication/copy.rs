@@ -100,8 +100,8 @@ impl<'s> Copy<'s> {
         self.taken.bytes
     }
 
-    /// All of it is applied: sweeps a step, so that the caller can say meanwhile that this site is alive. After the last
-    /// one the copy's end is where this site is from here on, durably. `None`: call again.
+    /// All of it is applied: sweeps a step, so that the caller can say meanwhile that this site is alive. After the
+    /// last one the copy's end is where this site is from here on, durably. `None`: call again.
     pub(super) fn finish(&mut self, applier: &mut Applier<'_>) -> io::Result<Option<Cursor>> {
         if self.sweep_step(applier)? {
             return Ok(None);
@@ -134,8 +134,8 @@ impl<'s> Copy<'s> {
         Ok(Some(cursor))
     }
 
-    /// Reads on in the names, or makes a deletion of each item at or below the copy's horizon that was not named. False:
-    /// all is swept, or nothing is to be.
+    /// Reads on in the names, or makes a deletion of each item at or below the copy's horizon that was not named.
+    /// False: all is swept, or nothing is to be.
     fn sweep_step(&mut self, applier: &mut Applier<'_>) -> io::Result<bool> {
         let (site, horizon) = (self.site, self.begun.horizon);
         let Some(named) = &mut self.named else { return Ok(false) };

@@ -67,8 +67,8 @@ impl Peer {
     }
 }
 
-/// Gives a larderd that connects a copy as site 2: one piece of these states, up to this horizon, and an empty one. Hangs
-/// up when it says that it has it. Returns where it wanted to go on.
+/// Gives a larderd that connects a copy as site 2: one piece of these states, up to this horizon, and an empty one.
+/// Hangs up when it says that it has it. Returns where it wanted to go on.
 pub(crate) fn give_copy(listener: &TcpListener, states: &[u8], horizon: u64) -> Option<(u64, Vec<u8>)> {
     let (mut stream, _) = listener.accept().expect("larderd connects");
     let start = Instant::now();
