@@ -39,6 +39,7 @@
 pub mod address;
 #[cfg(feature = "tokio")]
 pub mod async_client;
+mod check;
 pub mod client;
 pub mod codec;
 pub mod discovery;

@@ -10,7 +10,8 @@ use super::request::Request;
 use super::topology::Topology;
 use super::{Answer, AsyncClient, Reply, impossible};
 use crate::Error;
-use crate::client::{ByServer, is_word};
+use crate::check::is_word;
+use crate::client::ByServer;
 use crate::codec::Protocol;
 use crate::ttl::{RELATIVE_SECS_MAX, secs_rounded_up};
 

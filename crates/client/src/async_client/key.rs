@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use larder_protocol::KEY_BYTES_MAX;
 
 use crate::Error;
-use crate::client::is_word;
+use crate::check::is_word;
 use crate::codec::Protocol;
 
 /// A valid key. Invariant: it has 1 to 250 bytes as written, and in the text and meta protocols it is a word.
