@@ -2,6 +2,7 @@
 
 mod builder;
 mod connection;
+mod every_server;
 mod multi;
 mod routing;
 mod servers;
@@ -126,23 +127,19 @@ impl Client {
     fn get_with(&mut self, key: &[u8], get: &Get<'_>) -> Result<Option<Item>, Error> {
         // So that the reply contains its key, which is then compared.
         let get = Get { meta_flags: b"k", ..*get };
-        let mut item = None;
-        let asked = self.ask_server_of(
+        let found = self.ask_server_of(
             key,
             get.exptime.is_none(),
             |pipeline, output| pipeline.get(output, &get, key, ()),
-            |event| match event {
-                Event::Done((), Outcome::Error(error)) => Err(error.into()),
-                Event::Value(value) => {
-                    item = Some(Item::of(&value));
-                    Ok(())
+            |item, event| {
+                if let Event::Value(value) = event {
+                    *item = Some(Item::of(value));
                 }
-                _ => Ok(()),
             },
         );
-        match asked {
+        match found {
             Err(error) if get.exptime.is_none() && self.hides(&error) => Ok(None),
-            asked => asked.map(|()| item),
+            found => found,
         }
     }
 
@@ -301,72 +298,6 @@ impl Client {
         )
     }
 
-    /// Flushes every server, now or in `delay_secs`.
-    pub fn flush_all(&mut self, delay_secs: u32) -> ByServer<()> {
-        self.each_server(|pipeline, output| pipeline.flush_all(output, delay_secs, Some(())), |(), _| {})
-    }
-
-    /// Flushes the namespace with this prefix (`<null>`: the default) on every server, now or in `delay_secs`. `false`:
-    /// the server has no such namespace. Not by the binary protocol, and with prefixes that are keys:
-    /// [`Error::InvalidKey`] otherwise.
-    pub fn flush_prefix(&mut self, prefix: &str, delay_secs: u32) -> ByServer<bool> {
-        if self.settings.protocol == Protocol::Binary || !is_word(prefix.as_bytes()) {
-            let refused = |node: &Node| (node.server.address.clone(), Err(Error::InvalidKey));
-            return self.nodes.iter().map(refused).collect();
-        }
-        self.each_server(
-            |pipeline, output| pipeline.flush_prefix(output, prefix.as_bytes(), delay_secs, Some(())),
-            |is_flushed, event| *is_flushed = matches!(event, Event::Done((), Outcome::Ok)),
-        )
-    }
-
-    /// Every server's version.
-    pub fn version(&mut self) -> ByServer<String> {
-        self.each_server(
-            |pipeline, output| pipeline.version(output, ()),
-            |version, event| {
-                if let Event::Done((), Outcome::Version(text)) = event {
-                    *version = String::from_utf8_lossy(text).into_owned();
-                }
-            },
-        )
-    }
-
-    /// Every server's statistics, by name: those of `group`, or the general ones if it is empty. A server that sends
-    /// more than 256 MiB, counted with what they take here, breaks the protocol.
-    pub fn stats(&mut self, group: &str) -> ByServer<Vec<(String, String)>> {
-        let told = self.each_server(
-            |pipeline, output| pipeline.stats(output, group.as_bytes(), ()),
-            |told: &mut Statistics, event| {
-                if let Event::Stat(name, value) = event {
-                    told.add(name, value);
-                }
-            },
-        );
-        told.into_iter().map(|(address, told)| (address, told.and_then(Statistics::whole))).collect()
-    }
-
-    /// Sends a request to one server after the other, and collects the events of each.
-    fn each_server<R: Default>(
-        &mut self,
-        request: impl Fn(&mut Pipeline<()>, &mut Vec<u8>),
-        gather: impl Fn(&mut R, &Event<'_, ()>),
-    ) -> ByServer<R> {
-        (0..self.nodes.len())
-            .map(|node| {
-                let mut result = R::default();
-                let asked = self.ask(node, &request, |event| {
-                    gather(&mut result, &event);
-                    match event {
-                        Event::Done((), Outcome::Error(error)) => Err(error.into()),
-                        _ => Ok(()),
-                    }
-                });
-                (self.nodes[node].server.address.clone(), asked.map(|()| result))
-            })
-            .collect()
-    }
-
     /// Changes one key. `read` interprets an outcome; `None`: an impossible one.
     fn change<R>(
         &mut self,
@@ -374,33 +305,28 @@ impl Client {
         request: impl Fn(&mut Pipeline<()>, &mut Vec<u8>),
         read: impl Fn(&Outcome<'_>) -> Option<R>,
     ) -> Result<R, Error> {
-        let mut result = None;
-        self.ask_server_of(key, false, request, |event| match event {
-            Event::Done((), Outcome::Error(error)) => Err(error.into()),
-            Event::Done((), outcome) => {
-                result = read(&outcome);
-                Ok(())
+        let changed = self.ask_server_of(key, false, request, |result, event| {
+            if let Event::Done((), outcome) = event {
+                *result = read(outcome);
             }
-            _ => Ok(()),
         })?;
-        result.ok_or_else(|| Violation::new(ViolationKind::WrongForm, b"").into())
+        changed.ok_or_else(|| Violation::new(ViolationKind::WrongForm, b"").into())
     }
 
-    /// Sends a request to a server and passes the events of its reply to `take`. Returns the last error of `take`. The
-    /// connection is kept only if its state is certain.
-    fn ask(
+    /// Sends a request to a server, and returns what `gather` makes of the events of its reply, unless that is a refusal.
+    /// The connection is kept only if its state is certain.
+    fn ask<R: Default>(
         &mut self,
         node: usize,
         request: impl FnOnce(&mut Pipeline<()>, &mut Vec<u8>),
-        mut take: impl FnMut(Event<'_, ()>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut told = Ok(());
+        gather: impl Fn(&mut R, &Event<'_, ()>),
+    ) -> Result<R, Error> {
+        let (mut result, mut told) = (R::default(), Ok(()));
         let asked = self.connection(node).and_then(|mut connection| {
             connection.send(request)?;
-            connection.receive(|event| {
-                if let Err(error) = take(event) {
-                    told = Err(error);
-                }
+            connection.receive(|event| match event {
+                Event::Done((), Outcome::Error(error)) => told = Err(error.into()),
+                event => gather(&mut result, &event),
             })?;
             Ok(connection)
         });
@@ -408,7 +334,7 @@ impl Client {
         if !told.as_ref().is_err_and(is_doubtful) {
             self.nodes[node].idle = Some(connection);
         }
-        told
+        told.map(|()| result)
     }
 
     /// Takes the connection to a server out. If the caller does not put it back, it is closed.

@@ -7,24 +7,28 @@ use std::thread;
 use std::time::Duration;
 
 use larder_client::codec::{ErrorKind, Protocol, Store, ViolationKind};
-use larder_client::{Address, Client, Error, Stream, Tls};
+use larder_client::{Address, Client, Error, FailurePolicy, Stream, Tls};
 
 /// A client of a server that hands each connection, with its number from 0, to `serve`. It waits for a minute.
 fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
     impatient(Duration::from_secs(60), serve)
 }
 
-/// The same, with a client that waits for so long.
-fn impatient(timeout: Duration, serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
+/// The address of a server that hands each connection, with its number from 0, to `serve`.
+fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address =
-        listener.local_addr().expect("it is bound").to_string().parse::<Address>().expect("an address");
+    let address = listener.local_addr().expect("it is bound").to_string();
     thread::spawn(move || {
         for (number, stream) in listener.incoming().enumerate() {
             serve(number, stream.expect("somebody connects"));
         }
     });
-    Client::builder().server(address).timeout(Some(timeout)).build()
+    address.parse().expect("an address")
+}
+
+/// The same, with a client that waits for so long.
+fn impatient(timeout: Duration, serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
+    Client::builder().server(listen(serve)).timeout(Some(timeout)).build()
 }
 
 /// Reads a request of text, and answers.
@@ -33,6 +37,11 @@ fn answer(stream: &mut TcpStream, answer: &str) {
     let bytes = stream.read(&mut request).expect("the client asks");
     assert!(bytes > 0, "the client closed");
     stream.write_all(answer.as_bytes()).expect("the client listens");
+}
+
+/// The server closes it with the test, and answers nothing more.
+fn stay_open(stream: TcpStream) {
+    std::mem::forget(stream);
 }
 
 fn value(key: &str, value: &str) -> String {
@@ -139,7 +148,10 @@ fn a_connection_that_ends_early_is_no_miss() {
 #[test]
 fn after_an_error_about_the_request_the_connection_is_not_used_again() {
     let mut client = server(|number, mut stream| match number {
-        0 => answer(&mut stream, "CLIENT_ERROR bad data chunk\r\n"),
+        0 => {
+            answer(&mut stream, "CLIENT_ERROR bad data chunk\r\n");
+            stay_open(stream);
+        }
         _ => {
             answer(&mut stream, "SERVER_ERROR out of memory storing object\r\n");
             answer(&mut stream, "STORED\r\n");
@@ -152,6 +164,19 @@ fn after_an_error_about_the_request_the_connection_is_not_used_again() {
     assert_eq!(kind(client.set("a", "x", 0)), Some(ErrorKind::Client));
     assert_eq!(kind(client.set("a", "x", 0)), Some(ErrorKind::OutOfMemory));
     client.set("a", "x", 0).expect("on the same connection");
+}
+
+/// The first server sends a value, and not the end of its reply; the next one has nothing.
+#[test]
+fn what_a_server_sent_before_it_failed_is_no_answer() {
+    let half = listen(|_, mut stream| answer(&mut stream, "VALUE k 0 5\r\ngreen\r\n"));
+    let whole = listen(|_, mut stream| answer(&mut stream, "END\r\n"));
+    let builder = Client::builder().failure_policy(FailurePolicy::Failover);
+    for servers in [[&half, &whole], [&whole, &half]] {
+        let builder =
+            servers.iter().fold(builder.clone(), |builder, server| builder.server((*server).clone()));
+        assert_eq!(builder.build().get("k").expect("the other answers"), None);
+    }
 }
 
 #[test]
@@ -171,14 +196,21 @@ fn a_server_of_another_protocol_is_found_out() {
     }
 }
 
+const PROTOCOLS: [Protocol; 3] = [Protocol::Text, Protocol::Meta, Protocol::Binary];
+
+/// A client of a server that does not listen: what it would send fails with another error than what it refuses to send.
+fn of_nobody(protocol: Protocol) -> Client {
+    let nobody = "127.0.0.1:1".parse::<Address>().expect("an address");
+    Client::builder().server(nobody).protocol(protocol).build()
+}
+
 /// Two GiB, of which a protocol with 32 bits for the length would announce a part, and send the rest as requests.
 #[test]
 fn a_value_too_large_for_the_protocol_is_not_sent() {
     let part = vec![b'x'; 1 << 20];
     let parts = vec![&part[..]; 2048];
-    for protocol in [Protocol::Text, Protocol::Meta, Protocol::Binary] {
-        let nobody = "127.0.0.1:1".parse::<Address>().expect("an address");
-        let mut client = Client::builder().server(nobody).protocol(protocol).build();
+    for protocol in PROTOCOLS {
+        let mut client = of_nobody(protocol);
         let store = Store { key: b"key", value: &parts, ..Store::default() };
         assert!(matches!(client.store(&store), Err(Error::ValueTooLarge { value_bytes: 0x8000_0000 })));
     }

@@ -14,14 +14,14 @@ impl Client {
     }
 
     /// [`Client::ask`] of the server of a key, or of the next ones if the policy says so: a read, or a change of which
-    /// nothing was sent.
-    pub(super) fn ask_server_of(
+    /// nothing was sent. Nothing that a server has sent before it failed becomes a part of the result.
+    pub(super) fn ask_server_of<R: Default>(
         &mut self,
         key: &[u8],
         is_read: bool,
         request: impl Fn(&mut Pipeline<()>, &mut Vec<u8>),
-        mut take: impl FnMut(Event<'_, ()>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        gather: impl Fn(&mut R, &Event<'_, ()>),
+    ) -> Result<R, Error> {
         let mut failed = Vec::new();
         let mut last = None;
         loop {
@@ -29,7 +29,7 @@ impl Client {
                 Ok(node) => node,
                 Err(error) => return Err(last.unwrap_or(error)),
             };
-            match self.ask(node, &request, &mut take) {
+            match self.ask(node, &request, &gather) {
                 Err(error) if self.may_move(&error, is_read) => {
                     failed.push(node);
                     last = Some(error);
