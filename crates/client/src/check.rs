@@ -2,6 +2,44 @@
 
 use larder_protocol::KEY_BYTES_MAX;
 
+use crate::Error;
+use crate::codec::Mode;
+
+/// A group of statistics. It may have arguments: `detail dump`.
+pub(crate) fn check_group(group: &str) -> Result<(), Error> {
+    match is_part_of_line(group.as_bytes()) {
+        true => Ok(()),
+        false => {
+            Err(Error::Unsupported("a group of statistics has 250 bytes at most and no control characters"))
+        }
+    }
+}
+
+/// Flags of the meta protocol.
+pub(crate) fn check_meta_flags(flags: &[u8]) -> Result<(), Error> {
+    match is_part_of_line(flags) {
+        true => Ok(()),
+        false => Err(Error::Unsupported("meta flags have 250 bytes at most and no control characters")),
+    }
+}
+
+/// The CAS value that a store compares.
+pub(crate) fn check_compare(mode: Mode, compare: Option<u64>) -> Result<(), Error> {
+    if compare.is_some() && mode != Mode::Set {
+        return Err(Error::Unsupported("only a plain store compares CAS values"));
+    }
+    // In the binary protocol, 0 stands for no comparison.
+    if compare == Some(0) {
+        return Err(Error::Unsupported("no item has the CAS value 0"));
+    }
+    Ok(())
+}
+
+/// True if a line of the text and meta protocols does not end within these bytes.
+fn is_part_of_line(bytes: &[u8]) -> bool {
+    bytes.len() <= KEY_BYTES_MAX && !bytes.iter().any(u8::is_ascii_control)
+}
+
 /// True if this can be a key in the text and meta protocols.
 #[inline]
 pub(crate) fn is_word(key: &[u8]) -> bool {

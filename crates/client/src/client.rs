@@ -16,7 +16,7 @@ pub(crate) use statistics::Statistics;
 use larder_protocol::KEY_BYTES_MAX;
 use larder_protocol::command::VALUE_BYTES_MAX;
 
-use crate::check::is_word;
+use crate::check::{check_compare, check_meta_flags, is_word};
 use crate::codec::{
     Arith, Delete, Event, Get, Mode, Outcome, Pipeline, Protocol, Store, Touch, Value, Violation,
     ViolationKind,
@@ -201,7 +201,7 @@ impl Client {
     /// Stores a value if it has not changed since [`Client::gets`] returned `cas`.
     ///
     /// # Errors
-    /// See [`Client`].
+    /// See [`Client`]. [`Error::Unsupported`]: `cas` is 0, which no item has.
     pub fn cas(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -216,13 +216,16 @@ impl Client {
     /// Stores, with all options.
     ///
     /// # Errors
-    /// See [`Client`].
+    /// See [`Client`]. [`Error::Unsupported`]: a comparison that is not one of [`Store::compare`], or meta flags with
+    /// control characters or more than 250 bytes.
     pub fn store(&mut self, store: &Store<'_>) -> Result<StoreOutcome, Error> {
         let value_bytes = store.value.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
         // The binary protocol announces 32 bits of it: the rest would be read as requests.
         if value_bytes > VALUE_BYTES_MAX as usize {
             return Err(Error::ValueTooLarge { value_bytes });
         }
+        check_meta_flags(store.meta_flags)?;
+        check_compare(store.mode, store.compare)?;
         self.change(
             store.key,
             |pipeline, output| pipeline.store(output, store, Some(())),

@@ -48,7 +48,8 @@ pub use udp::{DatagramCounts, DatagramFailure, DatagramPipeline};
 /// The requests of a connection that wait for replies, with a tag `T` for each.
 ///
 /// The caller ensures that keys are 1 to 250 bytes long, and for the text and meta protocols without spaces and control
-/// characters.
+/// characters; prefixes as keys, groups of statistics and meta flags without control characters. Whatever else they
+/// have is sent as it is.
 #[derive(Debug)]
 pub struct Pipeline<T> {
     protocol: Protocol,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use larder_client::codec::{ErrorKind, Protocol, Store, ViolationKind};
+use larder_client::codec::{ErrorKind, Mode, Protocol, Store, ViolationKind};
 use larder_client::{Address, Client, Error, FailurePolicy, Stream, Tls};
 
 /// A client of a server that hands each connection, with its number from 0, to `serve`. It waits for a minute.
@@ -202,6 +202,37 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Text, Protocol::Meta, Protocol::Bina
 fn of_nobody(protocol: Protocol) -> Client {
     let nobody = "127.0.0.1:1".parse::<Address>().expect("an address");
     Client::builder().server(nobody).protocol(protocol).build()
+}
+
+#[test]
+fn what_could_be_a_command_is_not_sent() {
+    for protocol in PROTOCOLS {
+        let mut client = of_nobody(protocol);
+        for group in ["x\r\nflush_all", "x\n", "\0", &"x".repeat(251)] {
+            let (_, refused) = client.stats(group).pop().expect("there is a server");
+            assert!(matches!(refused, Err(Error::Unsupported(_))), "{protocol:?} {group:?} {refused:?}");
+        }
+        let (_, sent) = client.stats("detail dump").pop().expect("there is a server");
+        assert!(matches!(sent, Err(Error::Connect(_))), "{protocol:?} {sent:?}");
+        for meta_flags in [&b"I\r\nflush_all"[..], b"\n", &[b'x'; 251]] {
+            let refused = client.store(&Store { key: b"k", meta_flags, ..Store::default() });
+            assert!(matches!(refused, Err(Error::Unsupported(_))), "{protocol:?} {meta_flags:?} {refused:?}");
+        }
+    }
+}
+
+/// The binary protocol would store whatever is there, the text protocol leave the comparison out.
+#[test]
+fn what_cannot_be_compared_is_not_stored() {
+    for protocol in PROTOCOLS {
+        let mut client = of_nobody(protocol);
+        let refused = client.cas("k", "x", 0, 0);
+        assert!(matches!(refused, Err(Error::Unsupported(_))), "{protocol:?} {refused:?}");
+        for mode in [Mode::Add, Mode::Replace, Mode::Append, Mode::Prepend] {
+            let refused = client.store(&Store { mode, key: b"k", compare: Some(1), ..Store::default() });
+            assert!(matches!(refused, Err(Error::Unsupported(_))), "{protocol:?} {mode:?} {refused:?}");
+        }
+    }
 }
 
 /// Two GiB, of which a protocol with 32 bits for the length would announce a part, and send the rest as requests.

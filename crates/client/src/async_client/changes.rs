@@ -2,6 +2,7 @@
 
 use super::request::Request;
 use super::{Answer, AsyncClient, Reply, impossible};
+use crate::check::check_compare;
 use crate::client::StoreOutcome;
 use crate::codec::{Mode, Protocol};
 use crate::{Error, Ttl};
@@ -146,13 +147,7 @@ impl AsyncClient {
             return Err(Error::ValueTooLarge { value_bytes: value.len() });
         }
         let StoreOptions { mode, ttl, client_flags, compare } = options;
-        // In the binary protocol, 0 stands for no comparison; no item has this CAS value.
-        if compare.is_some() && mode != Mode::Set {
-            return Err(Error::Unsupported("only a plain store compares CAS values"));
-        }
-        if compare == Some(0) {
-            return Err(Error::Unsupported("no item has the CAS value 0"));
-        }
+        check_compare(mode, compare)?;
         Ok(Request::Store { key: self.key(key)?, mode, value, client_flags, exptime: ttl.exptime(), compare })
     }
 

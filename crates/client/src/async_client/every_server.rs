@@ -10,7 +10,7 @@ use super::request::Request;
 use super::topology::Topology;
 use super::{Answer, AsyncClient, Reply, impossible};
 use crate::Error;
-use crate::check::is_word;
+use crate::check::{check_group, is_word};
 use crate::client::ByServer;
 use crate::codec::Protocol;
 use crate::ttl::{RELATIVE_SECS_MAX, secs_rounded_up};
@@ -83,14 +83,12 @@ impl AsyncClient {
     }
 
     /// Every server's statistics, by name: those of `group`, or the general ones if it is empty. A server that sends
-    /// more than 256 MiB, counted with what they take here, breaks the protocol.
+    /// more than 256 MiB, counted with what they take here, breaks the protocol. [`Error::Unsupported`]: `group` has
+    /// control characters, or more than 250 bytes.
     pub async fn stats(&self, group: &str) -> ByServer<Vec<(String, String)>> {
         let request = || {
-            // Groups may have arguments: `detail dump`.
-            let is_line = group.len() <= larder_protocol::KEY_BYTES_MAX
-                && !group.bytes().any(|byte| byte.is_ascii_control());
-            let request = Request::Stats { group: group.to_owned(), wanted: &[] };
-            if is_line { Ok(request) } else { Err(Error::InvalidKey) }
+            check_group(group)?;
+            Ok(Request::Stats { group: group.to_owned(), wanted: &[] })
         };
         self.ask_every_server("stats", request, |reply| Ok(reply.stats)).await
     }

@@ -2,7 +2,7 @@
 
 use super::{ByServer, Client, Statistics};
 use crate::Error;
-use crate::check::is_word;
+use crate::check::{check_group, is_word};
 use crate::codec::{Event, Outcome, Pipeline, Protocol};
 
 /// One server after the other. Each has its own result.
@@ -41,10 +41,11 @@ impl Client {
     }
 
     /// Every server's statistics, by name: those of `group`, or the general ones if it is empty. A server that sends
-    /// more than 256 MiB, counted with what they take here, breaks the protocol.
+    /// more than 256 MiB, counted with what they take here, breaks the protocol. [`Error::Unsupported`]: `group` has
+    /// control characters, or more than 250 bytes.
     pub fn stats(&mut self, group: &str) -> ByServer<Vec<(String, String)>> {
         let told = self.each_server(
-            || Ok(()),
+            || check_group(group),
             |pipeline, output| pipeline.stats(output, group.as_bytes(), ()),
             |told: &mut Statistics, event| {
                 if let Event::Stat(name, value) = event {

@@ -41,7 +41,7 @@ pub struct Store<'a> {
     pub client_flags: u32,
     /// The expiry.
     pub exptime: i64,
-    /// Only if the CAS value is this one (`cas`). With [`Mode::Set`] only.
+    /// Only if the CAS value is this one (`cas`). With [`Mode::Set`] only, and not 0, which no item has.
     pub compare: Option<u64>,
     /// Meta: further flags, with spaces between. Not `q`.
     pub meta_flags: &'a [u8],

@@ -110,7 +110,7 @@ async fn each_operation_is_told_once() {
                 [
                     "version done 1 0/0 at",
                     "stats done 1 0/0 at",
-                    "stats failed 0 0/0 invalid_key",
+                    "stats failed 0 0/0 unsupported",
                     "flush_all done 1 0/0 at"
                 ]
             );
