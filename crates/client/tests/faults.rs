@@ -166,6 +166,21 @@ fn after_an_error_about_the_request_the_connection_is_not_used_again() {
     client.set("a", "x", 0).expect("on the same connection");
 }
 
+/// memcached reads on after it, and takes the value for a command.
+#[test]
+fn after_a_request_without_a_login_the_connection_is_not_used_again() {
+    let mut client = server(|number, mut stream| match number {
+        0 => {
+            answer(&mut stream, "CLIENT_ERROR unauthenticated\r\n");
+            stay_open(stream);
+        }
+        _ => answer(&mut stream, "STORED\r\n"),
+    });
+    let refused = client.set("a", "x", 0).expect_err("there is no login");
+    assert!(matches!(refused, Error::Refused { kind: ErrorKind::Unauthenticated, .. }), "{refused}");
+    client.set("a", "x", 0).expect("on another connection");
+}
+
 /// The first server sends a value, and not the end of its reply; the next one has nothing.
 #[test]
 fn what_a_server_sent_before_it_failed_is_no_answer() {
