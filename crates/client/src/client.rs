@@ -7,6 +7,7 @@ mod multi;
 mod routing;
 mod servers;
 mod statistics;
+mod timed_stream;
 
 pub use builder::Builder;
 use connection::Connection;
@@ -316,8 +317,8 @@ impl Client {
         changed.ok_or_else(|| Violation::new(ViolationKind::WrongForm, b"").into())
     }
 
-    /// Sends a request to a server, and returns what `gather` makes of the events of its reply, unless that is a refusal.
-    /// The connection is kept only if its state is certain.
+    /// Sends a request to a server, and returns what `gather` makes of the events of its reply, unless that is a
+    /// refusal. The connection is kept only if its state is certain.
     fn ask<R: Default>(
         &mut self,
         node: usize,

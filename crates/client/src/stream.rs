@@ -1,6 +1,7 @@
 //! A connection to a server: TCP, TLS over TCP, or a unix socket.
 
 mod quiet;
+mod steps;
 mod tls;
 
 use std::io::{self, IoSlice, Read, Write};
@@ -15,6 +16,7 @@ use quiet::send_quietly;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, recv, socket_with};
 use rustls::{ClientConnection, StreamOwned};
+use steps::is_silent_session;
 pub use tls::{Tls, TlsBuilder, TlsError};
 
 use crate::Address;
@@ -87,18 +89,12 @@ impl Stream {
         socket.set_write_timeout(timeout)
     }
 
-    /// True if it is open and no unread bytes have arrived. Does not wait. A byte that has arrived within TLS may be
-    /// lost: the caller expects none.
+    /// True if it is open and no unread bytes have arrived. Does not wait.
     pub fn is_silent(&mut self) -> bool {
         match self {
             Self::Tcp(socket) => is_silent(socket),
             Self::Unix(socket) => is_silent(socket),
-            // Records without data may have arrived, such as new tickets.
-            Self::Tls(tls) => {
-                let read = tls.sock.set_nonblocking(true).and_then(|()| tls.read(&mut [0]));
-                let would_block = read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-                tls.sock.set_nonblocking(false).is_ok() && would_block
-            }
+            Self::Tls(tls) => is_silent_session(tls),
         }
     }
 
@@ -152,7 +148,8 @@ fn shake_hands(
     timeout: Option<Duration>,
 ) -> io::Result<()> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    while session.is_handshaking() {
+    // The last message may be left when it is over, and the server need not wait for that.
+    while session.is_handshaking() || session.wants_write() {
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -161,22 +158,22 @@ fn shake_hands(
             socket.set_read_timeout(Some(left))?;
             socket.set_write_timeout(Some(left))?;
         }
-        if session.wants_write() {
-            session.write_tls(socket)?;
-            continue;
-        }
-        if session.read_tls(socket)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        let moved = match session.wants_write() {
+            true => session.write_tls(socket).map(|_| ()),
+            false => session.read_tls(socket).and_then(|bytes| match bytes {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => Ok(()),
+            }),
+        };
+        match moved {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            moved => moved?,
         }
         if let Err(error) = session.process_new_packets() {
             // The alert that says why.
             let _ = session.write_tls(socket);
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
-    }
-    // The last message of it, which the server may not wait for.
-    while session.wants_write() {
-        session.write_tls(socket)?;
     }
     Ok(())
 }

@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::TIMEOUT_MAX;
 use super::builder::Settings;
 use super::connector::Transport;
 use super::end::End;
-use crate::codec::{Violation, ViolationKind};
 use crate::{Address, Error, Login, Protocol, Tls, login};
 
 /// See [the module](self).
@@ -30,7 +30,7 @@ impl Socket {
     /// Connects, performs the handshake of TLS, and logs in, all within the time for connecting.
     pub(super) async fn open(address: &Address, settings: &Settings) -> Result<Self, End> {
         let opened = async {
-            let deadline = Instant::now() + settings.connect_timeout;
+            let deadline = Instant::now() + settings.connect_timeout.min(TIMEOUT_MAX);
             let connected = match (&settings.connector, &settings.tls) {
                 (Some(connector), None) => connector.connect(address).await.map(Self::Other),
                 (Some(_), Some(_)) => {
@@ -103,13 +103,8 @@ impl Socket {
         let mut input = Vec::new();
         loop {
             self.receive(&mut input).await?;
-            let mut rest = &input[..];
-            let is_answered = login::is_answered(&mut pipeline, &mut rest);
-            let unasked = |found| End::Violation(Violation::new(ViolationKind::Unasked, found));
-            match is_answered {
-                Ok(true) if rest.is_empty() => return Ok(()),
-                Ok(true) => return Err(unasked(rest)),
-                Ok(false) if input.len() > LOGIN_REPLY_BYTES_MAX => return Err(unasked(&input)),
+            match login::is_accepted(&mut pipeline, &input) {
+                Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(Error::Refused { kind, text }) => return Err(End::Login(kind, text)),
                 Err(Error::Violation(violation)) => return Err(End::Violation(violation)),
@@ -183,6 +178,3 @@ impl AsyncWrite for Socket {
         }
     }
 }
-
-/// More than any reply to a login.
-const LOGIN_REPLY_BYTES_MAX: usize = 16 << 10;

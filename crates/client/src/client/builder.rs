@@ -92,15 +92,18 @@ impl Builder {
         self
     }
 
-    /// Limits the time of a request, from sending it to the last byte of its reply. Default: 5 seconds. `None`: no
-    /// limit.
+    /// Limits the time of a request, from sending it to the last byte of its reply. A login has as much, and so has
+    /// each batch of keys of [`Client::multi_get`], which connects to one server after the other and then waits for
+    /// them together. Default: 5 seconds. `None`: no limit. A wait may end an eighth of what is left too late, so that
+    /// not each costs system calls.
     #[must_use]
     pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.settings.timeout = timeout;
         self
     }
 
-    /// Limits the time for connecting, and for a TLS handshake. Default: 4 seconds. `None`: the system's
+    /// Limits the time for connecting to each address of a server, and that of a TLS handshake. The look-up of its name
+    /// has the system's limit, and a login that of [`Builder::timeout`]. Default: 4 seconds. `None`: the system's
     /// limit.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Option<Duration>) -> Self {

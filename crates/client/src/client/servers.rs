@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
 use std::time::Instant;
 
+use super::connection::connect;
 use super::{Client, Node};
 use crate::discovery::{BadConfig, ClusterConfig, Discovery, servers_at, srv_servers};
-use crate::{Address, Error, Server, Servers, Stream};
+use crate::{Address, Error, Server, Servers};
 
 impl Client {
     /// Replaces the servers. Connections to servers that stay are kept, and what is known of them is known still.
@@ -29,22 +30,24 @@ impl Client {
     /// # Errors
     /// [`Error::Discovery`], and those of a connection.
     pub fn discover(&mut self, source: &Discovery) -> Result<(), Error> {
-        let deadline = self.settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let servers = match source {
             Discovery::Dns { host, port } => {
                 servers_at(host, *port, (host.as_str(), *port).to_socket_addrs().map(Iterator::collect))?
             }
-            Discovery::Srv { name, name_server } => srv_servers(name, *name_server, deadline)?,
-            Discovery::Cluster(address) => self.cluster(address, deadline)?,
+            Discovery::Srv { name, name_server } => {
+                let deadline = self.settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+                srv_servers(name, *name_server, deadline)?
+            }
+            Discovery::Cluster(address) => self.cluster(address)?,
         };
         self.set_servers(&Servers(servers));
         Ok(())
     }
 
-    fn cluster(&self, address: &Address, deadline: Option<Instant>) -> Result<Vec<Server>, Error> {
-        let config = match self.ask_cluster(address, ClusterConfig::REQUEST, deadline)? {
+    fn cluster(&self, address: &Address) -> Result<Vec<Server>, Error> {
+        let config = match self.ask_cluster(address, ClusterConfig::REQUEST)? {
             // Servers before 1.4.14.
-            Err(BadConfig::Refused(_)) => self.ask_cluster(address, ClusterConfig::OLD_REQUEST, deadline)?,
+            Err(BadConfig::Refused(_)) => self.ask_cluster(address, ClusterConfig::OLD_REQUEST)?,
             config => config,
         };
         let config = config.map_err(|bad| Error::Discovery(format!("{address}: {bad}")))?;
@@ -56,15 +59,9 @@ impl Client {
         &self,
         address: &Address,
         request: &[u8],
-        deadline: Option<Instant>,
     ) -> Result<Result<ClusterConfig, BadConfig>, Error> {
-        let settings = &self.settings;
-        let mut stream = Stream::connect(address, settings.tls.as_ref(), settings.connect_timeout)
-            .map_err(Error::Connect)?;
-        stream.set_timeout(settings.timeout.filter(|timeout| !timeout.is_zero())).map_err(Error::Io)?;
-        if let Some(login) = &settings.login {
-            login.on(&mut stream, settings.protocol)?;
-        }
+        let mut stream = connect(address, &self.settings)?;
+        stream.begin().map_err(Error::Io)?;
         stream.write_all(request).and_then(|()| stream.flush()).map_err(Error::of_io)?;
         let (mut reply, mut part) = (Vec::new(), [0; 4096]);
         loop {
@@ -74,9 +71,6 @@ impl Client {
             }
             reply.extend_from_slice(&part[..bytes]);
             match ClusterConfig::parse(&reply) {
-                Ok(None) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
-                    return Err(Error::Timeout);
-                }
                 Ok(None) => {}
                 Ok(Some(config)) => return Ok(Ok(config)),
                 Err(bad) => return Ok(Err(bad)),

@@ -195,6 +195,14 @@ async fn binary_keys_are_the_same_in_both_protocols_that_can_write_them() {
 }
 
 #[tokio::test]
+async fn a_time_without_end_can_be_set() {
+    let server = start_larderd(&[]);
+    let builder = AsyncClient::builder().server(address(&server)).timeout(Duration::MAX);
+    let client = builder.connect_timeout(Duration::MAX).build();
+    assert_eq!(client.get("nothing").await.expect(WELL), None);
+}
+
+#[tokio::test]
 async fn one_reader_makes_a_value_anew() {
     for server in start_each(&[]) {
         let client = patient(Protocol::Meta).server(address(&server)).build();

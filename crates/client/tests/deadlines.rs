@@ -1,0 +1,248 @@
+//! The time that an operation has, whatever its servers do with it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use larder_client::codec::ViolationKind;
+use larder_client::discovery::Discovery;
+use larder_client::{Address, Client, Error, Login, Stream, Tls};
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection};
+
+/// A server that serves each connection on a thread of its own.
+fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (serve, stream) = (serve.clone(), stream.expect("somebody connects"));
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address.parse().expect("an address")
+}
+
+/// Reads a request, and returns its second word.
+fn hear(stream: &mut TcpStream) -> String {
+    let mut request = [0; 1000];
+    let bytes = stream.read(&mut request).expect("the client asks");
+    assert!(bytes > 0, "the client closed");
+    let request = String::from_utf8_lossy(&request[..bytes]);
+    request.split_whitespace().nth(1).unwrap_or_default().to_owned()
+}
+
+/// A key of this server.
+fn key_of(client: &Client, server: &Address) -> String {
+    let mut keys = (0..).map(|n| format!("key-{n}"));
+    let is_of = |key: &String| client.server_of(key).is_some_and(|found| found.address == *server);
+    keys.find(is_of).expect("each has some")
+}
+
+/// Sends bit by bit: 20 milliseconds for each byte.
+fn trickle(stream: &mut impl Write, bytes: &[u8]) {
+    for byte in bytes {
+        if stream.write_all(&[*byte]).is_err() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn login() -> Login {
+    Login { user: "ann".into(), password: "password".into() }
+}
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// A client that gave each of them the whole time, one after the other, would still be there when the last answers.
+#[test]
+fn servers_that_hang_take_their_time_together() {
+    let mut servers: Vec<_> = (0..40).map(|_| listen(|_| thread::sleep(LONG))).collect();
+    servers.push(listen(|mut stream| {
+        let key = hear(&mut stream);
+        thread::sleep(LONG / 2);
+        // The client has gone.
+        let _ = write!(stream, "VALUE {key} 0 1\r\nx\r\nEND\r\n");
+    }));
+    let builder = Client::builder().timeout(Some(Duration::from_millis(300)));
+    let builder = servers.iter().fold(builder, |builder, server| builder.server(server.clone()));
+    let mut client = builder.build();
+    let keys: Vec<_> = servers.iter().map(|server| key_of(&client, server)).collect();
+    let found = client.multi_get(&keys);
+    assert!(found.items.iter().all(Option::is_none), "the last one was waited for");
+    assert_eq!(found.failures.len(), servers.len());
+    assert!(found.failures.iter().all(|(_, error)| matches!(error, Error::Timeout)), "{:?}", found.failures);
+}
+
+/// While the client waits in vain for the first server, the second answers.
+#[test]
+fn what_has_arrived_meanwhile_counts() {
+    // More than a read takes, and less than a socket holds.
+    const VALUE_BYTES: usize = 50_000;
+    let hung = listen(|_| thread::sleep(LONG));
+    let well = listen(|mut stream| {
+        let key = hear(&mut stream);
+        let value = "x".repeat(VALUE_BYTES);
+        write!(stream, "VALUE {key} 0 {VALUE_BYTES}\r\n{value}\r\nEND\r\n").expect("the client listens");
+        thread::sleep(LONG);
+    });
+    let builder = Client::builder().timeout(Some(Duration::from_secs(3)));
+    let mut client = builder.server(hung.clone()).server(well.clone()).build();
+    let keys = [&hung, &well].map(|server| key_of(&client, server));
+    let found = client.multi_get(&keys);
+    assert_eq!(found.items[1].as_ref().map(|item| item.value.len()), Some(VALUE_BYTES));
+    assert!(
+        matches!(&found.failures[..], [(Some(at), Error::Timeout)] if *at == hung),
+        "{:?}",
+        found.failures
+    );
+}
+
+/// Five seconds, if each piece were waited for anew.
+#[test]
+fn a_login_ends_in_time_as_a_whole() {
+    let server = listen(|mut stream| {
+        hear(&mut stream);
+        trickle(&mut stream, &[b'x'; 1000]);
+    });
+    let builder = Client::builder().server(server.clone()).login(login());
+    let mut client = builder.timeout(Some(Duration::from_millis(200))).build();
+    let failed = client.get("k").expect_err("there is no login");
+    assert!(matches!(failed, Error::Timeout), "{failed}");
+    let failed = client.discover(&Discovery::Cluster(server)).expect_err("there is no login");
+    assert!(matches!(failed, Error::Timeout), "{failed}");
+}
+
+#[test]
+fn a_reply_to_a_login_has_an_end() {
+    let kinds = [ViolationKind::Unasked, ViolationKind::Malformed];
+    for (reply, name) in
+        [("STORED\r\nEND\r\n".to_owned(), "more than a login"), ("x".repeat(1 << 20), "no end")]
+    {
+        let server = listen(move |mut stream| {
+            hear(&mut stream);
+            // The client may be gone.
+            let _ = stream.write_all(reply.as_bytes());
+            thread::sleep(LONG);
+        });
+        let mut client = Client::builder().server(server).login(login()).timeout(Some(LONG)).build();
+        let failed = client.get("k").expect_err(name);
+        assert!(
+            matches!(&failed, Error::Violation(found) if kinds.contains(&found.kind)),
+            "{name}: {failed}"
+        );
+    }
+}
+
+/// It would block for ever.
+#[test]
+fn without_time_nothing_is_looked_up() {
+    let server = listen(|_| thread::sleep(LONG));
+    let mut client = Client::builder().timeout(Some(Duration::ZERO)).build();
+    let failed = client.discover(&Discovery::Cluster(server)).expect_err("nobody answers");
+    assert!(matches!(failed, Error::Timeout), "{failed}");
+}
+
+#[test]
+fn a_time_without_end_can_be_set() {
+    let server = listen(|mut stream| {
+        hear(&mut stream);
+        let _ = stream.write_all(b"END\r\n");
+        thread::sleep(LONG);
+    });
+    let forever = Some(Duration::MAX);
+    let mut client = Client::builder().server(server).timeout(forever).connect_timeout(forever).build();
+    assert_eq!(client.get("k").expect("it answers"), None);
+}
+
+/// A server of TLS that serves each connection with its session on a thread of its own.
+fn listen_tls(serve: impl Fn(TcpStream, ServerConnection) + Send + Sync + 'static) -> Address {
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let secret = PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");
+    let config = ServerConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], secret)
+        .expect("a configuration");
+    let config = Arc::new(config);
+    listen(move |stream| serve(stream, ServerConnection::new(config.clone()).expect("a session")))
+}
+
+fn trusting() -> Tls {
+    Tls::accepting_anything().expect("it is a configuration").anonymous()
+}
+
+/// A record of TLS that comes bit by bit: no byte of it can be read before the last has come.
+#[test]
+fn a_record_that_trickles_does_not_stretch_the_time() {
+    let server = listen_tls(|mut stream, mut session| {
+        let asked = rustls::Stream::new(&mut session, &mut stream).read(&mut [0; 100]);
+        assert!(asked.is_ok_and(|bytes| bytes > 0), "the client asks");
+        let reply = format!("VALUE k 0 1000\r\n{}\r\nEND\r\n", "x".repeat(1000));
+        session.writer().write_all(reply.as_bytes()).expect("it is buffered");
+        let mut records = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut records).expect("it is memory");
+        }
+        trickle(&mut stream, &records);
+    });
+    let builder = Client::builder().server(server).tls(trusting());
+    let mut client = builder.timeout(Some(Duration::from_millis(500))).build();
+    let failed = client.get("k").map(drop).expect_err("it takes 20 seconds");
+    assert!(matches!(failed, Error::Timeout), "{failed}");
+}
+
+/// Values that need many records, and more room than TLS has for what is not sent.
+#[test]
+fn large_values_pass_through_tls() {
+    const BYTES: usize = 3_000_000;
+    let server = listen_tls(|mut stream, mut session| {
+        let mut tls = rustls::Stream::new(&mut session, &mut stream);
+        let mut request = vec![0; format!("set k 0 0 {BYTES}\r\n\r\n").len() + BYTES];
+        tls.read_exact(&mut request).expect("the client sends all");
+        tls.write_all(b"STORED\r\n").expect("the client listens");
+        tls.read_exact(&mut [0; "get k\r\n".len()]).expect("the client asks");
+        let value = "x".repeat(BYTES);
+        write!(tls, "VALUE k 0 {BYTES}\r\n{value}\r\nEND\r\n").expect("the client listens");
+        thread::sleep(LONG);
+    });
+    let builder = Client::builder().server(server).tls(trusting());
+    let mut client = builder.timeout(Some(Duration::from_secs(60))).build();
+    client.set("k", vec![b'x'; BYTES], 0).expect("it is stored");
+    let found = client.get("k").expect("it is there");
+    assert!(found.is_some_and(|item| item.value == vec![b'x'; BYTES]));
+}
+
+#[test]
+fn a_look_whether_anything_has_come_waits_for_nothing_and_sets_nothing() {
+    let server = listen_tls(|mut stream, mut session| {
+        stream.set_read_timeout(Some(LONG)).expect("a socket");
+        session.complete_io(&mut stream).expect("the client shakes hands");
+        // Until it has read one byte, it sends none.
+        rustls::Stream::new(&mut session, &mut stream).read_exact(&mut [0]).expect("the client sends");
+        rustls::Stream::new(&mut session, &mut stream).write_all(b"x").expect("the client listens");
+        thread::sleep(LONG);
+    });
+    let mut stream = Stream::connect(&server, Some(&trusting()), None).expect("it listens");
+    assert!(stream.is_silent());
+    stream.set_nonblocking(true).expect("a socket");
+    assert!(stream.is_silent());
+    let read = stream.read(&mut [0]).expect_err("there is nothing");
+    assert_eq!(read.kind(), ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).expect("a socket");
+    stream.write_all(b"x").expect("it listens");
+    while stream.is_silent() {
+        thread::yield_now();
+    }
+    // It is still there.
+    let mut byte = [0];
+    stream.read_exact(&mut byte).expect("it was sent");
+    assert_eq!(byte, *b"x");
+}
