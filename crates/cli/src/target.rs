@@ -119,7 +119,9 @@ impl Target {
             .distribution(distribution)
             .protocol(self.protocol())
             .timeout(Some(self.timeout()))
-            .connect_timeout(Some(self.timeout()));
+            .connect_timeout(Some(self.timeout()))
+            // Tools copy what is there.
+            .value_bytes_max(usize::MAX);
         if let Some(tls) = self.tls()? {
             builder = builder.tls(tls);
         }

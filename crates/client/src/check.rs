@@ -1,4 +1,4 @@
-//! What requests may contain. Both clients check it before they send anything.
+//! What requests may contain, which both clients check before they send anything; and how large replies may be.
 
 use larder_protocol::KEY_BYTES_MAX;
 
@@ -33,6 +33,17 @@ pub(crate) fn check_compare(mode: Mode, compare: Option<u64>) -> Result<(), Erro
         return Err(Error::Unsupported("no item has the CAS value 0"));
     }
     Ok(())
+}
+
+/// The size of a value that is sent, or was received.
+pub(crate) fn check_value(value_bytes: usize, value_bytes_max: usize) -> Result<(), Error> {
+    if value_bytes > value_bytes_max { Err(Error::ValueTooLarge { value_bytes }) } else { Ok(()) }
+}
+
+/// The bytes of a reply that are needed to go on: a value, of which the server may have sent only the size, and what is
+/// around it.
+pub(crate) fn check_announced(needed_bytes: usize, value_bytes_max: usize) -> Result<(), Error> {
+    check_value(needed_bytes, value_bytes_max.saturating_add(HEAD_BYTES_MAX))
 }
 
 /// True if a line of the text and meta protocols does not end within these bytes.
@@ -70,3 +81,6 @@ fn non_word_bits(bytes: [u8; 8]) -> u64 {
     let delete = deletes.wrapping_sub(ONES) & !deletes;
     (up_to_space | delete) & (ONES * 0x80)
 }
+
+/// The line or header before a value, and its end.
+const HEAD_BYTES_MAX: usize = 16 << 10;

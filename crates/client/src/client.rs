@@ -15,9 +15,8 @@ pub use multi::MultiGet;
 pub(crate) use statistics::Statistics;
 
 use larder_protocol::KEY_BYTES_MAX;
-use larder_protocol::command::VALUE_BYTES_MAX;
 
-use crate::check::{check_compare, check_meta_flags, is_word};
+use crate::check::{check_compare, check_meta_flags, check_value, is_word};
 use crate::codec::{
     Arith, Delete, Event, Get, Mode, Outcome, Pipeline, Protocol, Store, Touch, Value, Violation,
     ViolationKind,
@@ -221,10 +220,7 @@ impl Client {
     /// control characters or more than 250 bytes.
     pub fn store(&mut self, store: &Store<'_>) -> Result<StoreOutcome, Error> {
         let value_bytes = store.value.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
-        // The binary protocol announces 32 bits of it: the rest would be read as requests.
-        if value_bytes > VALUE_BYTES_MAX as usize {
-            return Err(Error::ValueTooLarge { value_bytes });
-        }
+        check_value(value_bytes, self.settings.value_bytes_max)?;
         check_meta_flags(store.meta_flags)?;
         check_compare(store.mode, store.compare)?;
         self.change(

@@ -9,9 +9,12 @@ use std::time::Duration;
 use larder_client::codec::{ErrorKind, Mode, Protocol, Store, ViolationKind};
 use larder_client::{Address, Client, Error, FailurePolicy, Stream, Tls};
 
+/// As long as tests wait on a busy machine.
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// A client of a server that hands each connection, with its number from 0, to `serve`. It waits for a minute.
 fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
-    impatient(Duration::from_secs(60), serve)
+    impatient(MINUTE, serve)
 }
 
 /// The address of a server that hands each connection, with its number from 0, to `serve`.
@@ -186,11 +189,43 @@ fn after_a_request_without_a_login_the_connection_is_not_used_again() {
 fn what_a_server_sent_before_it_failed_is_no_answer() {
     let half = listen(|_, mut stream| answer(&mut stream, "VALUE k 0 5\r\ngreen\r\n"));
     let whole = listen(|_, mut stream| answer(&mut stream, "END\r\n"));
-    let builder = Client::builder().failure_policy(FailurePolicy::Failover);
+    let builder = Client::builder().failure_policy(FailurePolicy::Failover).timeout(Some(MINUTE));
     for servers in [[&half, &whole], [&whole, &half]] {
         let builder =
             servers.iter().fold(builder.clone(), |builder, server| builder.server((*server).clone()));
         assert_eq!(builder.build().get("k").expect("the other answers"), None);
+    }
+}
+
+#[test]
+fn a_value_larger_than_is_accepted_is_refused() {
+    const BYTES_MAX: usize = 100_000;
+    for (announced, sent) in [(BYTES_MAX + 1, BYTES_MAX + 1), (1 << 29, 10)] {
+        let serve = move |number, mut stream: TcpStream| match number {
+            0 => {
+                let reply = format!("VALUE k 0 {announced}\r\n{}", "x".repeat(sent));
+                answer(&mut stream, &reply);
+                // The rest, if the client waits for it.
+                let _ = stream.write_all(b"\r\nEND\r\n");
+                thread::sleep(Duration::from_millis(100));
+            }
+            _ => answer(&mut stream, &value("k", &"x".repeat(BYTES_MAX))),
+        };
+        let builder =
+            Client::builder().server(listen(serve)).timeout(Some(MINUTE)).value_bytes_max(BYTES_MAX);
+        let mut client = builder.build();
+        let refused = client.get("k").expect_err("it is too large");
+        assert!(
+            matches!(refused, Error::ValueTooLarge { value_bytes } if value_bytes > BYTES_MAX),
+            "{refused}"
+        );
+        let refused = client.set("k", vec![b'x'; BYTES_MAX + 1], 0).expect_err("it is too large");
+        assert!(
+            matches!(refused, Error::ValueTooLarge { value_bytes } if value_bytes > BYTES_MAX),
+            "{refused}"
+        );
+        let found = client.get("k").expect("on another connection");
+        assert_eq!(found.map(|item| item.value.len()), Some(BYTES_MAX));
     }
 }
 

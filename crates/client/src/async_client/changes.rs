@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use super::{Answer, AsyncClient, Reply, impossible};
-use crate::check::check_compare;
+use crate::check::{check_compare, check_value};
 use crate::client::StoreOutcome;
 use crate::codec::{Mode, Protocol};
 use crate::{Error, Ttl};
@@ -143,9 +143,7 @@ impl AsyncClient {
         value: Vec<u8>,
         options: StoreOptions,
     ) -> Result<Request, Error> {
-        if value.len() > self.shared.settings.value_bytes_max {
-            return Err(Error::ValueTooLarge { value_bytes: value.len() });
-        }
+        check_value(value.len(), self.shared.settings.value_bytes_max)?;
         let StoreOptions { mode, ttl, client_flags, compare } = options;
         check_compare(mode, compare)?;
         Ok(Request::Store { key: self.key(key)?, mode, value, client_flags, exptime: ttl.exptime(), compare })

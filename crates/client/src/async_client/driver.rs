@@ -19,6 +19,7 @@ use super::connection::{Call, Connection, Permits};
 use super::end::End;
 use super::reply::{Answer, Failure, FoundItem, Reply, Sink};
 use super::socket::Socket;
+use crate::check::check_announced;
 use crate::client::Statistics;
 use crate::codec::{Pipeline, Violation, ViolationKind};
 use crate::error::Interruption;
@@ -287,11 +288,7 @@ impl<'a> Driver<'a> {
         let needed = self.pipeline.needed_bytes();
         let has_few = self.pipeline.front().is_some_and(|sent| !sent.wanted_stats.is_empty());
         let value_bytes_max = if has_few { 0 } else { self.value_bytes_max };
-        if needed > value_bytes_max.saturating_add(HEAD_BYTES_MAX) {
-            Err(self.refuse_value(needed))
-        } else {
-            Ok(())
-        }
+        check_announced(needed, value_bytes_max).map_err(|_| self.refuse_value(needed))
     }
 }
 
@@ -329,5 +326,3 @@ const READ_BYTES_USUAL_MAX: usize = 64 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
 /// A buffer that has become larger than this is freed.
 const KEPT_BYTES_MAX: usize = 256 << 10;
-/// The line or header before a value, and its end.
-const HEAD_BYTES_MAX: usize = 16 << 10;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use larder_protocol::command::VALUE_BYTES_MAX;
+
 use super::{Client, Node};
 use crate::codec::Protocol;
 use crate::policy::{CircuitBreaker, FailurePolicy, Router};
@@ -23,6 +25,7 @@ pub(super) struct Settings {
     pub protocol: Protocol,
     pub timeout: Option<Duration>,
     pub connect_timeout: Option<Duration>,
+    pub value_bytes_max: usize,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
 }
@@ -33,6 +36,7 @@ impl Default for Settings {
             protocol: Protocol::Text,
             timeout: Some(Duration::from_secs(5)),
             connect_timeout: Some(Duration::from_secs(4)),
+            value_bytes_max: 64 << 20,
             tls: None,
             login: None,
         }
@@ -108,6 +112,13 @@ impl Builder {
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// Limits the size of a value that is sent or accepted. Default: 64 MiB.
+    #[must_use]
+    pub fn value_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.value_bytes_max = bytes.min(VALUE_BYTES_MAX as usize);
         self
     }
 

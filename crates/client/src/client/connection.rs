@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use super::builder::Settings;
 use super::timed_stream::TimedStream;
+use crate::check::{check_announced, check_value};
 use crate::codec::{Event, Pipeline};
 use crate::{Address, Error, Stream};
 
@@ -16,6 +17,7 @@ pub(super) struct Connection {
     /// Incomplete replies, up to `filled`.
     input: Vec<u8>,
     filled: usize,
+    value_bytes_max: usize,
 }
 
 /// Connects and logs in. The login has the time of a request.
@@ -38,6 +40,7 @@ impl Connection {
             output: Vec::new(),
             input: Vec::new(),
             filled: 0,
+            value_bytes_max: settings.value_bytes_max,
         })
     }
 
@@ -74,6 +77,9 @@ impl Connection {
                         None => break,
                     },
                 };
+                if let Event::Value(value) = &event {
+                    check_value(value.bytes.len(), self.value_bytes_max)?;
+                }
                 take(event);
             }
             let left = rest.len();
@@ -90,6 +96,7 @@ impl Connection {
     /// Reads until there are enough bytes to continue.
     fn read(&mut self) -> Result<(), Error> {
         let needed = self.pipeline.needed_bytes().max(self.filled + 1);
+        check_announced(needed, self.value_bytes_max)?;
         while self.filled < needed {
             // The rest of a large value, but not all at once: the server has only announced it.
             let room = (needed - self.filled).clamp(READ_BYTES, READ_BYTES_MAX);
