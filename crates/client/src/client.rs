@@ -31,8 +31,9 @@ use builder::Settings;
 /// timeout, a malformed reply, an error that the server may have sent before it had read the whole request. So no late
 /// reply is taken for that of another request.
 ///
-/// A request is sent once, except as [`FailurePolicy::Failover`](crate::FailurePolicy::Failover) says. If it fails
-/// without a reply, it is not known whether a change was made; the caller decides what to repeat.
+/// A request is sent once, except as [`FailurePolicy::Failover`](crate::FailurePolicy::Failover) says. If it fails with
+/// [`Error::Io`], [`Error::Timeout`], [`Error::Closed`] or [`Error::Violation`], it is not known whether a change was
+/// made; the caller decides what to repeat.
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,

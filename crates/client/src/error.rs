@@ -5,8 +5,11 @@ use std::{error, fmt, io};
 use crate::codec::{ErrorKind, ErrorReply, Violation};
 use crate::{Address, value};
 
-/// Why a request has no reply. After [`Error::Connect`], [`Error::Io`], [`Error::Timeout`], [`Error::Closed`] and
-/// [`Error::Violation`] the connection has been closed, so a late reply is never taken for that of another request.
+/// Why a request has no reply. After [`Error::Io`], [`Error::Timeout`], [`Error::Closed`], [`Error::Violation`], and
+/// [`Error::ValueTooLarge`] of a reply, the connection has been closed, so a late reply is never taken for that of
+/// another request; so it has after an [`Error::Refused`] that the server may have sent before it had read all.
+///
+/// With the blocking [`Client`](crate::Client) it is not known after the first four whether a change was made.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,10 +17,9 @@ pub enum Error {
     Connect(io::Error),
     /// Sending or receiving failed.
     Io(io::Error),
-    /// No reply in time. With the blocking [`Client`](crate::Client) it is not known whether a change was made.
+    /// No reply in time.
     Timeout,
-    /// The server closed the connection. With the blocking [`Client`](crate::Client) it is not known whether a change
-    /// was made.
+    /// The server closed the connection.
     Closed,
     /// `AsyncClient`: the change may have been made, or may still be made. Bytes of the request were or may have been
     /// sent, and no reply has come, for this reason. Every other error of a change says that it was not made.

@@ -21,8 +21,8 @@ pub enum Event<'i, T> {
 /// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'i> {
-    /// Position of its key among the requested ones, from 0. If the reply contains its key (text, and every multi-get),
-    /// the key has been compared.
+    /// Position of its key among the requested ones, from 0. If the reply contains its key (text, and every multi-get
+    /// without opaques), the key has been compared; with opaques, the number of its request.
     pub index: u32,
     /// The value itself.
     pub bytes: &'i [u8],
@@ -46,7 +46,7 @@ pub enum Outcome<'i> {
     },
     /// Stored.
     Stored {
-        /// The item's new CAS value, if the reply has one (binary).
+        /// The item's new CAS value, if the reply has one: binary, and meta with the flag `c`.
         cas: Option<u64>,
     },
     /// The mode's condition did not hold: `add` of an existing key, another mode with a missing one.
@@ -166,7 +166,7 @@ pub enum ViolationKind {
     WrongKey,
     /// A reply of a form that does not fit the request.
     WrongForm,
-    /// Binary: the reply to another request.
+    /// Binary, and meta with opaques: the reply to another request.
     WrongOpaque,
     /// A line without an end, an invalid number, inconsistent lengths.
     Malformed,

@@ -217,8 +217,8 @@ fn value<'i, T>(
     Ok(Some(Event::Value(Value { index: due.key_index(), bytes, client_flags, cas, meta_flags: b"" })))
 }
 
-/// `STAT <name> <value>`; the value may be empty.
-/// A line of statistics; of `stats cachedump` it is an item, of `stats detail dump` a prefix.
+/// A line of statistics: `STAT <name> <value>`, where the value may be empty. Of `stats cachedump` it is an item, of
+/// `stats detail dump` a prefix.
 fn stat(line: &[u8]) -> Option<(&[u8], &[u8])> {
     [&b"STAT "[..], b"ITEM ", b"PREFIX "].iter().find_map(|head| line.strip_prefix(*head)).map(split_word)
 }

@@ -27,7 +27,7 @@ impl Breaker {
         self.ejected.is_some()
     }
 
-    /// Does nothing have to be remembered of it?
+    /// True if nothing has to be remembered of it.
     pub(super) fn is_untroubled(&self) -> bool {
         self.failures == 0 && self.ejected.is_none()
     }

@@ -89,7 +89,9 @@ impl<'a> Chunked<'a> {
         }
     }
 
-    /// Stores a value, and deletes the pieces of the one before.
+    /// Stores a value, and deletes the pieces of the one before: so it first reads the item that is there, all of it if
+    /// it is not in pieces. Of two that write a key at the same time, the pieces of one may stay without a head, until
+    /// they expire or are evicted.
     ///
     /// # Errors
     /// See [`Error`].
