@@ -305,6 +305,8 @@ impl Members {
     pub fn introduced(&self, site: u8, incarnation: u64) -> Option<Position> {
         let position = self.position(site)?;
         match position.incarnation {
+            // Only an operator lets it in again.
+            _ if position.standing == Standing::Removed => None,
             0 => Some(Position { incarnation, ..position }),
             known if known == incarnation => None,
             _ if position.standing == Standing::Silent => Some(Position { incarnation, ..position }),
@@ -583,6 +585,7 @@ mod tests {
         let removed = members.removed(3).expect("it was there");
         members.note(removed, 1);
         assert_eq!((members.removed(3), members.joining(3), members.removed(9)), (None, None, None));
+        assert_eq!((members.introduced(3, 5), members.introduced(3, 6)), (None, None));
         assert_eq!((members.confirmed(), members.has_heard_all()), (50, true));
         assert_eq!(members.next_beat(1_800_000_000_000_000).stable, 900);
         assert_eq!(removed.restored().standing, Standing::Removed);
