@@ -62,14 +62,14 @@ impl<A: Action> Channel<A> {
         self.send_body(body, &Message::Side(side));
     }
 
-    /// Sends a body, and what it is. Returns the bytes that this takes on the link.
+    /// Sends a body, and what it is. Returns how many bytes that is, not compressed, with all frames.
     pub(super) fn send_body(&mut self, body: &[u8], message: &Message<'_>) -> usize {
         let mut out = Vec::new();
-        push_parts(&mut out, body, self.pace.compresses());
+        let saved_bytes = push_parts(&mut out, body, self.pace.compresses());
         message.encode(&mut out);
-        let sent_bytes = out.len();
+        let bytes = out.len() + saved_bytes;
         self.act(A::send(out));
-        sent_bytes
+        bytes
     }
 
     /// The first message of this side is answered.

@@ -86,7 +86,7 @@ impl Publisher {
         self.channel.is_closed
     }
 
-    /// Bytes of batches that were sent and are not applied yet.
+    /// Bytes of batches that were sent and are not applied yet: not compressed, with their frames.
     pub fn in_flight_bytes(&self) -> usize {
         match &self.phase {
             Phase::Streaming(stream) => stream.flight.bytes,
@@ -178,8 +178,7 @@ impl Publisher {
         if to > stream.sent {
             let from = std::mem::replace(&mut stream.sent, to);
             let batch = Message::Batch { from, to, unix_micros: now.unix_micros };
-            let sent_bytes = self.channel.send_body(body, &batch);
-            stream.flight.add(to, body.len() + sent_bytes);
+            stream.flight.add(to, self.channel.send_body(body, &batch));
             self.channel.sent_micros = now.micros;
         }
     }
@@ -263,8 +262,7 @@ impl Publisher {
                     let (number, is_last) = (copy.number, read.position.is_none());
                     let position = read.position.as_deref().unwrap_or_default();
                     let piece = Message::CopyPiece { number, is_last, position };
-                    let sent_bytes = self.channel.send_body(&read.body, &piece);
-                    copy.flight.add(number, read.body.len() + sent_bytes);
+                    copy.flight.add(number, self.channel.send_body(&read.body, &piece));
                     copy.next = read.position;
                 }
                 let may_read = !copy.is_reading && copy.waiting.is_none() && copy.flight.bytes < window_bytes;

@@ -10,15 +10,19 @@ pub const PART_BYTES_MAX: usize = 256 << 10;
 /// Shorter parts are not worth it.
 const COMPRESSED_FROM_BYTES: usize = 256;
 
-/// Appends the frames that carry a body; none if it is empty. `compresses`: the link is worth it.
-pub fn push_parts(out: &mut Vec<u8>, body: &[u8], compresses: bool) {
+/// Appends the frames that carry a body; none if it is empty. `compresses`: the link is worth it. Returns how many
+/// bytes that has saved.
+pub fn push_parts(out: &mut Vec<u8>, body: &[u8], compresses: bool) -> usize {
+    let mut saved_bytes = 0;
     for part in body.chunks(PART_BYTES_MAX) {
         let is_long = compresses && part.len() >= COMPRESSED_FROM_BYTES;
         let compressed = is_long.then(|| lz4_flex::block::compress(part));
         let is_smaller = |data: &Vec<u8>| data.len() < part.len() - part.len() / 8;
         let data = compressed.as_ref().filter(|data| is_smaller(data)).map_or(part, Vec::as_slice);
+        saved_bytes += part.len() - data.len();
         Message::Part { body_bytes: part.len() as u32, data }.encode(out);
     }
+    saved_bytes
 }
 
 /// Puts parts together again.

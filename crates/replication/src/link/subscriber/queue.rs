@@ -92,5 +92,5 @@ impl Subscriber {
     }
 }
 
-/// What a batch counts beside its body: less than its frame, so that the publisher counts at least as much.
+/// What a batch counts beside its body: less than its frames, so that the publisher counts at least as much.
 const QUEUED_BYTES: usize = 32;
