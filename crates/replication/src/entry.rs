@@ -71,7 +71,8 @@ pub struct Put<'a> {
 /// A site's note in its own log of how far it is. All numbers are versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
-    /// Every change that this site makes after this beat is above it. Not ahead of its wall clock.
+    /// Every change that this site makes after this beat is above it. The wall clock when it was made, or the last
+    /// beat's clock if that is higher.
     pub clock: u64,
     /// The site has every change that any site made up to here.
     pub stable: u64,

@@ -22,7 +22,7 @@ use crate::version::version_at;
 use crate::wire::CopyReason;
 
 /// How long a site may be silent, by default: a week.
-pub const SILENCE_MICROS_MAX: u64 = 7 * 86_400 * 1_000_000;
+pub const SILENCE_MICROS_DEFAULT: u64 = 7 * 86_400 * 1_000_000;
 
 /// A site is heard if something of it arrived so recently: each end of a connection speaks every second.
 const HEARD_MICROS: u64 = 60_000_000;

@@ -50,11 +50,24 @@ mod tests {
 
     use super::*;
 
+    struct Still;
+
+    impl commit::Clock for Still {
+        fn unix_micros(&self) -> u64 {
+            EPOCH_MICROS
+        }
+    }
+
     #[test]
     fn they_are_those_of_the_store() {
         assert_eq!((SITE_BITS, VERSION_MAX), (commit::SITE_BITS, commit::VERSION_MAX));
         for micros in [0, EPOCH_MICROS, EPOCH_MICROS + 126, 1_800_000_000_000_000, u64::MAX] {
             assert_eq!(version_at(micros, 7), commit::version_at(micros, 7));
+        }
+        // A clock that stands still: each version follows the one that it replaces.
+        let versions = commit::Versions::new(7, 0);
+        for replaced in [version_at(EPOCH_MICROS, 7), version_at(EPOCH_MICROS + 126, 9)] {
+            assert_eq!(versions.above(replaced, &Still), next_version(replaced, 7));
         }
     }
 

@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use larder_replication::members::SILENCE_MICROS_MAX;
+use larder_replication::members::SILENCE_MICROS_DEFAULT;
 use larder_replication::wire::Token;
 
 pub(crate) use self::compare::CompareFigures;
@@ -84,7 +84,7 @@ impl Default for ReplicationSettings {
             peers: Vec::new(),
             peers_file: None,
             token_file: None,
-            silence_secs_max: SILENCE_MICROS_MAX / 1_000_000,
+            silence_secs_max: SILENCE_MICROS_DEFAULT / 1_000_000,
             log_bytes_max: 4 << 30,
             compare_hours: COMPARE_HOURS,
         }

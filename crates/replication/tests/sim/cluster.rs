@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 
 use fastrand::Rng;
 use larder_replication::link::{LogRead, Now, Publisher, Subscriber};
-use larder_replication::members::{Cursor, Position, SILENCE_MICROS_MAX, Standing};
+use larder_replication::members::{Cursor, Position, SILENCE_MICROS_DEFAULT, Standing};
 use larder_replication::merge::Replica;
 use larder_replication::version::{site_of, unix_micros_of, unix_secs_of};
 use larder_seeds::{Failure, Trace};
@@ -293,7 +293,7 @@ impl<'s, 't> Cluster<'s, 't> {
         self.network.heal();
         self.network.isolate(away, self.scenario.sites);
         for _ in 0..9 {
-            self.micros += SILENCE_MICROS_MAX / 7 - 1_000_000;
+            self.micros += SILENCE_MICROS_DEFAULT / 7 - 1_000_000;
             for _ in 0..self.rng.u32(..10) {
                 self.request();
             }
@@ -355,7 +355,7 @@ impl<'s, 't> Cluster<'s, 't> {
     fn beat(&mut self, number: u8) {
         let micros = self.micros;
         let site = self.site(number);
-        for position in site.members.silent(micros, SILENCE_MICROS_MAX) {
+        for position in site.members.silent(micros, SILENCE_MICROS_DEFAULT) {
             self.keep(number, position);
         }
         self.site(number).beat(micros);
