@@ -425,3 +425,30 @@ const LOST_VERSIONS: u64 = (60 * 8_000) << SITE_BITS;
 /// Changes on their way take at most about twice this.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 const JOURNAL_CHANGES_MAX: usize = 32 << 10;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use larder_store::commit::Committer;
+
+    use super::*;
+    use crate::namespaces::{self, BackingOf, NamespacesFile, Plan, WarmCaches};
+    use crate::startup::settings::Settings;
+
+    /// A server that keeps everything in this store, and its committer, which nobody runs.
+    pub(crate) fn kept(store_settings: StoreSettings, store: Arc<dyn Store>) -> (Arc<Shared>, Committer) {
+        let clock = Arc::new(Clock::start());
+        let persistence = Persistence::new(1, &store_settings, Arc::clone(&clock));
+        let settings = Settings { store: Some(store_settings), threads: 1, ..Settings::default() };
+        let backing = |namespace: &StoredNamespace| -> Arc<dyn Backing> { persistence.backing(namespace) };
+        let file = NamespacesFile::read(&settings).expect("none is named");
+        let plan = Plan::new(file, &settings, &settings.engine_config([1, 2])).expect("memory for one");
+        let backing = Some(&backing as BackingOf<'_>);
+        let namespaces = namespaces::build(plan, &settings, backing, WarmCaches::default());
+        let shared = Shared::new(namespaces.expect("there is memory"), settings, clock).expect("descriptors");
+        let shared = Arc::new(shared.with_persistence(Some(persistence)));
+        Persistence::open(&shared, Arc::clone(&store)).expect("the first");
+        let observer = Persistence::commit_observer(&shared, |_| ()).expect("a handle");
+        let journal = Arc::clone(shared.persistence.as_ref().expect("it has one").journal());
+        (shared, Committer::new(journal, store, observer, None))
+    }
+}

@@ -137,36 +137,17 @@ mod tests {
     use std::sync::Arc;
     use std::task::Poll;
 
-    use larder_engine::Backing;
+    use larder_store::MemoryStore;
     use larder_store::commit::Committer;
-    use larder_store::{MemoryStore, Store};
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::namespaces::{self, BackingOf, NamespacesFile, Plan, StoredNamespace, WarmCaches};
     use crate::net::worker_pool::WorkerPool;
     use crate::observe::process::ProcessFiles;
-    use crate::persistence::{Persistence, StoreSettings};
-    use crate::shared::Shared;
-    use crate::startup::settings::Settings;
+    use crate::persistence::{self, StoreSettings};
 
-    /// A server that keeps everything, and its committer, which nobody runs.
     fn kept() -> (State, Committer) {
-        let settings = Settings { store: Some(StoreSettings::default()), threads: 1, ..Settings::default() };
-        let (store_settings, clock) = (StoreSettings::default(), Arc::new(Clock::start()));
-        let persistence = Persistence::new(1, &store_settings, Arc::clone(&clock));
-        let backing = |namespace: &StoredNamespace| -> Arc<dyn Backing> { persistence.backing(namespace) };
-        let file = NamespacesFile::read(&settings).expect("none is named");
-        let plan = Plan::new(file, &settings, &settings.engine_config([1, 2])).expect("memory for one");
-        let backing = Some(&backing as BackingOf<'_>);
-        let namespaces = namespaces::build(plan, &settings, backing, WarmCaches::default());
-        let shared = Shared::new(namespaces.expect("there is memory"), settings, clock).expect("descriptors");
-        let shared = Arc::new(shared.with_persistence(Some(persistence)));
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        Persistence::open(&shared, Arc::clone(&store)).expect("the first");
-        let observer = Persistence::commit_observer(&shared, |_| ()).expect("a handle");
-        let journal = Arc::clone(shared.persistence.as_ref().expect("it has one").journal());
-        let committer = Committer::new(journal, store, observer, None);
+        let store = Arc::new(MemoryStore::new());
+        let (shared, committer) = persistence::tests::kept(StoreSettings::default(), store);
         let pool = Arc::new(WorkerPool::new(1, Vec::new()).expect("descriptors"));
         (State::new(shared, pool, ProcessFiles::default()).expect("random numbers"), committer)
     }
