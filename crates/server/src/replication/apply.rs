@@ -18,15 +18,17 @@ use larder_store::{KeyState, Marks, VecSink};
 
 use super::Site;
 use super::compare::is_damage;
+use super::peers::PeerAddress;
 use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
 use crate::observe::watch::Event;
 use crate::shared::Shared;
 
-/// Applies entries of other sites. A thread has its own.
+/// Applies entries of a peer. A thread has its own.
 pub(super) struct Applier<'s> {
     shared: &'s Shared,
     site: &'s Site,
+    peer: &'s PeerAddress<'s>,
     handles: Handles,
 }
 
@@ -43,7 +45,7 @@ pub(super) struct Applied {
 /// Why entries are not applied: the connection is of no use.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The site stops.
+    /// The site stops, or the peer is none any more.
     Stopping,
     /// The store lost a change.
     Lost,
@@ -54,7 +56,7 @@ pub(super) enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Stopping => f.write_str("the site stops"),
+            Self::Stopping => f.write_str("the site stops, or the peer is none any more"),
             Self::Lost => f.write_str("the store could not keep a change"),
             Self::Store(error) => write!(f, "the store cannot be read: {error}"),
         }
@@ -79,8 +81,13 @@ enum Source<'a> {
 }
 
 impl<'s> Applier<'s> {
-    pub(super) fn new(shared: &'s Shared, site: &'s Site, handles: Handles) -> Self {
-        Self { shared, site, handles }
+    pub(super) fn new(
+        shared: &'s Shared,
+        site: &'s Site,
+        peer: &'s PeerAddress<'s>,
+        handles: Handles,
+    ) -> Self {
+        Self { shared, site, peer, handles }
     }
 
     /// Applies all entries of a batch or piece. When this returns the store has them, though perhaps not durably.
@@ -296,7 +303,8 @@ impl<'s> Applier<'s> {
     /// Waits until the journal takes changes.
     fn admit(&self) -> Result<(), Failure> {
         while self.site.journal.admit().is_err() {
-            if self.site.is_stopping() {
+            // A store that is full may be so for long: nobody waits for this thread until then.
+            if self.peer.is_over(self.site) {
                 return Err(Failure::Stopping);
             }
             std::thread::sleep(ADMISSION_PAUSE);
@@ -320,3 +328,52 @@ fn state_of(state: &KeyState) -> State<Source<'static>> {
 }
 
 const ADMISSION_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::time::{Duration, Instant};
+
+    use larder_replication::entry::Put;
+    use larder_replication::version::version_at;
+    use larder_store::commit::Refusal;
+    use larder_store::{MemoryFaults, MemoryStore};
+
+    use super::super::site::tests::{commit, site};
+    use super::*;
+
+    fn put(key: &[u8], value: &[u8], version: u64) -> Vec<u8> {
+        let expiry = Expiry { value_version: version, version, exptime_secs: 0 };
+        let mut body = Vec::new();
+        let put = Put { key, version, base_version: 0, expiry, client_flags: 0, marks: 0, value };
+        Entry::Put(put).encode(&mut body);
+        body
+    }
+
+    /// Whoever ends a peer waits for its threads, and the store may be full for long.
+    #[test]
+    fn a_peer_that_has_to_end_does_not_wait_for_a_full_store() {
+        let faults = MemoryFaults { fail_append: Some(2), ..MemoryFaults::default() };
+        let (shared, site, mut committer) = site(MemoryStore::with_faults(faults));
+        commit(&mut committer);
+        site.keep_beat(Beat::default());
+        commit(&mut committer);
+        assert_eq!(site.journal.refusal(), Some(Refusal::Full));
+        let has_to_end = AtomicBool::new(false);
+        let peer = PeerAddress::of_nobody(&has_to_end);
+        let handles = shared.namespaces.handles().expect("there is one");
+        let mut applier = Applier::new(&shared, &site, &peer, handles);
+        let body = put(b"key", b"value", version_at(site.now().unix_micros, 2));
+        std::thread::scope(|scope| {
+            let applying = scope.spawn(|| applier.apply(&body));
+            has_to_end.store(true, SeqCst);
+            let since = Instant::now();
+            while !applying.is_finished() && since.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(ADMISSION_PAUSE);
+            }
+            let is_ended = applying.is_finished();
+            site.stop();
+            assert!(is_ended && matches!(applying.join().expect("no panic"), Err(Failure::Stopping)));
+        });
+    }
+}

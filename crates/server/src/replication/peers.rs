@@ -126,7 +126,7 @@ impl Peer {
         let handles = || shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"));
         let pulling = handles()?;
         self.spawn("larder-pull", shared, site, number, move |peer, shared, site| {
-            subscribe::run(peer, shared, site, &mut Applier::new(shared, site, pulling));
+            subscribe::run(peer, shared, site, &mut Applier::new(shared, site, peer, pulling));
         })?;
         if shared.ring.is_some() {
             let mut following = handles()?;

@@ -333,3 +333,26 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
 const RESTORED_MICROS: u64 = 61_000_000;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use larder_store::commit::{Committer, Step};
+
+    use super::*;
+    use crate::persistence::{self, StoreSettings};
+
+    /// Site 1, which has no peers yet, and the committer of its store, which nobody runs.
+    pub(in crate::replication) fn site(store: impl Store + 'static) -> (Arc<Shared>, Site, Committer) {
+        let replication = ReplicationSettings { site: 1, ..ReplicationSettings::default() };
+        let settings = StoreSettings { replication: Some(replication.clone()), ..StoreSettings::default() };
+        let (shared, committer) = persistence::tests::kept(settings, Arc::new(store));
+        let site = Site::open(&shared, &replication, &[], None).expect("the store is open");
+        (shared, site, committer)
+    }
+
+    /// Appends all that was submitted, and makes it durable.
+    pub(in crate::replication) fn commit(committer: &mut Committer) {
+        while committer.step(0) == Step::Again {}
+        committer.sync();
+    }
+}
