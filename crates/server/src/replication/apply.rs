@@ -22,6 +22,7 @@ use super::peers::PeerAddress;
 use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
 use crate::observe::watch::Event;
+use crate::persistence::Driver;
 use crate::shared::Shared;
 
 /// Applies entries of a peer. A thread has its own.
@@ -29,6 +30,8 @@ pub(super) struct Applier<'s> {
     shared: &'s Shared,
     site: &'s Site,
     peer: &'s PeerAddress<'s>,
+    /// The longest value that the store keeps.
+    value_bytes_max: usize,
     handles: Handles,
 }
 
@@ -51,6 +54,8 @@ pub(super) enum Failure {
     Lost,
     /// The store cannot tell what it knows.
     Store(larder_store::Error),
+    /// The store would keep no such change. Nothing of it was submitted.
+    Refused(larder_store::Error),
 }
 
 impl std::fmt::Display for Failure {
@@ -59,6 +64,7 @@ impl std::fmt::Display for Failure {
             Self::Stopping => f.write_str("the site stops, or the peer is none any more"),
             Self::Lost => f.write_str("the store could not keep a change"),
             Self::Store(error) => write!(f, "the store cannot be read: {error}"),
+            Self::Refused(error) => write!(f, "what the peer sends is refused: {error}"),
         }
     }
 }
@@ -87,7 +93,9 @@ impl<'s> Applier<'s> {
         peer: &'s PeerAddress<'s>,
         handles: Handles,
     ) -> Self {
-        Self { shared, site, peer, handles }
+        let driver = shared.settings.store.as_ref().map(|store| store.driver);
+        let value_bytes_max = driver.and_then(Driver::value_bytes_max).unwrap_or(usize::MAX);
+        Self { shared, site, peer, value_bytes_max, handles }
     }
 
     /// Applies all entries of a batch or piece. When this returns the store has them, though perhaps not durably.
@@ -207,6 +215,7 @@ impl<'s> Applier<'s> {
             };
             let Some(joined) = joined else { return Ok(conflict) };
             let Some(change) = self.change(key, &joined)? else { continue };
+            change.validate().map_err(Failure::Refused)?;
             let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
             let guard = handle.pin(self.shared.clock.now());
             if let Some(position) = guard.overtake(key, hash, position, joined.highest_version()) {
@@ -250,6 +259,11 @@ impl<'s> Applier<'s> {
             },
         };
         Ok(match item.value {
+            Source::Given(value) if value.len() > self.value_bytes_max => {
+                return Err(Failure::Refused(larder_store::Error::Invalid {
+                    what: "its value has more bytes than the store's engine keeps",
+                }));
+            }
             Source::Given(value) => Some(Change::new(kind, key, value, false)),
             Source::Kept => {
                 let mut sink = VecSink::default();
@@ -274,7 +288,8 @@ impl<'s> Applier<'s> {
         };
         let within = table.find(&prefix);
         let is_meant = |number: &u8| is_replicated(table, *number) && (*number == within || nested(number));
-        if !table.numbers().any(|number| is_meant(&number)) {
+        // No key is as long as a prefix that is longer than keys may be.
+        if prefix.len() > larder_engine::KEY_BYTES_MAX || !table.numbers().any(|number| is_meant(&number)) {
             return Ok(());
         }
         exceptions.extend(
@@ -284,6 +299,8 @@ impl<'s> Applier<'s> {
                 .map(|number| table.prefix(number).to_vec()),
         );
         let exceptions: Arc<[Vec<u8>]> = exceptions.into();
+        let change = || Change::flush_below(&prefix, Arc::clone(&exceptions), version, false).unfollowed();
+        change().validate().map_err(Failure::Refused)?;
         for number in table.numbers().filter(is_meant) {
             self.admit()?;
             let journal = &self.site.journal;
@@ -291,8 +308,7 @@ impl<'s> Applier<'s> {
                 // What is in memory afterwards has a higher version.
                 journal.raise_replicated_versions(version);
                 let position = journal.next_position_of_all();
-                let change = Change::flush_below(&prefix, Arc::clone(&exceptions), version, false);
-                journal.submit(position, change.unfollowed());
+                journal.submit(position, change());
                 position
             });
             positions.push(position);
@@ -336,7 +352,7 @@ mod tests {
 
     use larder_replication::entry::Put;
     use larder_replication::version::version_at;
-    use larder_store::commit::Refusal;
+    use larder_store::commit::{Committer, Refusal};
     use larder_store::{MemoryFaults, MemoryStore};
 
     use super::super::site::tests::{commit, site};
@@ -348,6 +364,51 @@ mod tests {
         let put = Put { key, version, base_version: 0, expiry, client_flags: 0, marks: 0, value };
         Entry::Put(put).encode(&mut body);
         body
+    }
+
+    fn flush(prefix: &[u8], exceptions: Vec<&[u8]>, version: u64) -> Vec<u8> {
+        let mut body = Vec::new();
+        Entry::Flush { prefix, exceptions, version }.encode(&mut body);
+        body
+    }
+
+    /// Applies it while the committer runs.
+    fn apply(applier: &mut Applier<'_>, committer: &mut Committer, body: &[u8]) -> Result<Applied, Failure> {
+        std::thread::scope(|scope| {
+            let applying = scope.spawn(|| applier.apply(body));
+            while !applying.is_finished() {
+                commit(committer);
+            }
+            applying.join().expect("no panic")
+        })
+    }
+
+    /// The committer would lose it, and all that comes behind it, of clients, too.
+    #[test]
+    fn what_the_store_would_refuse_is_not_submitted() {
+        let (shared, site, mut committer) = site(MemoryStore::new());
+        let has_to_end = AtomicBool::new(false);
+        let peer = PeerAddress::of_nobody(&has_to_end);
+        let handles = shared.namespaces.handles().expect("there is one");
+        let mut applier = Applier::new(&shared, &site, &peer, handles);
+        let version = version_at(site.now().unix_micros, 2);
+        let long = vec![b'x'; 250];
+        let exceptions: Vec<_> =
+            (0..300_u16).map(|number| [&number.to_be_bytes(), &long[..]].concat()).collect();
+        let exceptions = |count: usize| exceptions[..count].iter().map(Vec::as_slice).collect();
+        let taken = apply(&mut applier, &mut committer, &flush(b"", exceptions(200), version));
+        assert_eq!(taken.expect("it is kept").entries, 1);
+        let refused = apply(&mut applier, &mut committer, &flush(b"", exceptions(300), version));
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        // Nothing begins with such a prefix.
+        let taken = apply(&mut applier, &mut committer, &flush(&[b'x'; 60_000], Vec::new(), version));
+        assert_eq!(taken.expect("it is passed over").entries, 1);
+        applier.value_bytes_max = 4;
+        let taken = apply(&mut applier, &mut committer, &put(b"key", b"four", version + 256));
+        assert_eq!(taken.expect("it is kept").entries, 1);
+        let refused = apply(&mut applier, &mut committer, &put(b"key", b"value", version + 512));
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        assert_eq!(site.journal.refusal(), None);
     }
 
     /// Whoever ends a peer waits for its threads, and the store may be full for long.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::entry::{Entry, FlushBy, Marks, Put};
+use crate::error::Result;
 use crate::state::KeyState;
+use crate::validate::validate_batch;
 
 /// A value whose memory someone else keeps until this is dropped.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
@@ -186,6 +188,13 @@ impl Change {
     /// Bytes of key (or prefix) and value.
     pub fn payload_bytes(&self) -> u64 {
         (self.key_bytes + self.value().len()) as u64
+    }
+
+    /// For a change that comes from outside. Errors: no store keeps it, and the committer would lose it, with all that
+    /// comes behind it.
+    pub fn validate(&self) -> Result<()> {
+        let value = [self.value()];
+        self.entry(&value).map_or(Ok(()), |entry| validate_batch(&[entry]))
     }
 
     /// As an entry of the store, with `value` as room for a slice; `None`: it has none.
