@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use larder_replication::members::{Members, Position};
+
 use super::Site;
 use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
@@ -16,14 +18,20 @@ pub(super) fn run(shared: &Shared, site: &Site) {
 
 fn beat(shared: &Shared, site: &Site) {
     let now = site.now();
-    let (beat, silent) = {
+    let silent = |members: &Members| members.silent(now.micros, site.silence_micros_max);
+    let (beat, all_silent) = {
         let members = site.members();
-        (members.next_beat(now.unix_micros), members.silent(now.micros, site.silence_micros_max))
+        (members.next_beat(now.unix_micros), silent(&members))
     };
-    for position in silent {
-        tracing::warn!(site = position.site, "the site was silent for too long, and has to take a copy");
-        site.keep_standing(position);
-        shared.tell_of_sites(&Event::Site { site: position.site, state: SiteState::Silent, peer: "" });
+    for Position { site: number, .. } in all_silent {
+        let changed = site.change_standing(number, |members| {
+            silent(members).into_iter().find(|position| position.site == number)
+        });
+        // What changes just now is looked at again in a second.
+        if let Ok(Some(_)) = changed {
+            tracing::warn!(site = number, "the site was silent for too long, and has to take a copy");
+            shared.tell_of_sites(&Event::Site { site: number, state: SiteState::Silent, peer: "" });
+        }
     }
     // Every change that has its version by now, and may be below the beat's clock, is before the beat in the log.
     site.journal.raise_replicated_versions(beat.clock);

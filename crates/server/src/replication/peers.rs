@@ -215,7 +215,10 @@ fn change(running: &mut BTreeMap<u8, Peer>, peers: &Peers, shared: &Arc<Shared>,
                 "the site is no longer part of the cluster, and not waited for any more"
             );
             site.forget_copy(number);
-            site.keep_standing(position);
+            // Before the file is read again: whether a site is back is asked of what is durable.
+            if let Err(error) = site.keep_standing_durably(position) {
+                tracing::error!(site = number, "the site is not removed yet: {error}");
+            }
         }
     }
     for (number, address) in peers {

@@ -101,13 +101,11 @@ impl Served<'_> {
         match action {
             PublisherAction::Send(bytes) => publisher.note_written(bytes.len(), stream.write_all(&bytes)?),
             PublisherAction::Admit { site: puller, incarnation, cursor, .. } => {
-                let introduced = site.members().introduced(puller, incarnation);
-                if let Some(position) = introduced {
-                    self.site.keep_standing_durably(position)?;
-                    if position.standing == Standing::Restored {
-                        let state = SiteState::Restored;
-                        self.shared.tell_of_sites(&Event::Site { site: puller, state, peer: "" });
-                    }
+                let introduced =
+                    site.change_standing_durably(puller, |members| members.introduced(puller, incarnation))?;
+                if introduced.is_some_and(|position| position.standing == Standing::Restored) {
+                    let state = SiteState::Restored;
+                    self.shared.tell_of_sites(&Event::Site { site: puller, state, peer: "" });
                 }
                 let extent = site.extent_from(cursor.sequence);
                 let admission = admit(&site.members(), puller, cursor, extent);
@@ -119,10 +117,7 @@ impl Served<'_> {
                 Err(error) => self.fail(&error, publisher),
             },
             PublisherAction::BeginCopy { site: puller, interrupted } => {
-                let joining = site.members().joining(puller);
-                if let Some(position) = joining {
-                    self.site.keep_standing_durably(position)?;
-                }
+                site.change_standing_durably(puller, |members| members.joining(puller))?;
                 let (start, position) = interrupted.unzip();
                 let (extent, is_continued) = site.members().begin_copy(puller, start, site.extent());
                 let position = position.filter(|_| is_continued).unwrap_or_default();
@@ -157,10 +152,7 @@ impl Served<'_> {
                 });
             }
             PublisherAction::CopyTaken { site: puller } => {
-                let joined = site.members().joined(puller);
-                if let Some(position) = joined {
-                    self.site.keep_standing_durably(position)?;
-                }
+                site.change_standing_durably(puller, |members| members.joined(puller))?;
                 site.with_puller(puller, |figures| figures.failure.clear());
             }
             // Taken by the caller.

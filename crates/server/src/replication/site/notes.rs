@@ -1,11 +1,12 @@
 //! What a site keeps in its log of itself and of the others, and waiting for its log.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use larder_replication::entry::Beat;
-use larder_replication::members::{CopyExtent, Cursor, Position};
+use larder_replication::members::{CopyExtent, Cursor, Members, Position};
 use larder_store::commit::{Change, Kind, Outcome};
 
 use super::{Site, lock};
@@ -21,7 +22,44 @@ pub(super) enum Noted {
 impl Site {
     /// Notes what another site is to this one; how far this one is in its log stays. Returns the note's position.
     pub(in crate::replication) fn keep_standing(&self, position: Position) -> u64 {
+        self.keep_standing_in(&mut lock(&self.live), position)
+    }
+
+    /// The same of what `change` makes of the site's standing. Nothing comes in between, so it overwrites no standing
+    /// that `change` has not seen. `None`: no change. Errors: another one is on its way to the log.
+    pub(in crate::replication) fn change_standing(
+        &self,
+        site: u8,
+        change: impl FnOnce(&Members) -> Option<Position>,
+    ) -> io::Result<Option<(Position, u64)>> {
         let mut live = lock(&self.live);
+        let members = self.members();
+        let Some(position) = change(&members) else { return Ok(None) };
+        let durable = members.position(site).map(|position| position.standing);
+        let is_other = |noted: &Noted| match noted {
+            Noted::Position(noted) => noted.site == site && Some(noted.standing) != durable,
+            Noted::Beat(_) => false,
+        };
+        if lock(&self.pending).iter().any(|(_, noted)| is_other(noted)) {
+            return Err(io::Error::other("what the site is to this one changes just now"));
+        }
+        drop(members);
+        let kept = self.keep_standing_in(&mut live, position);
+        Ok(Some((position, kept)))
+    }
+
+    /// The same, durably.
+    pub(in crate::replication) fn change_standing_durably(
+        &self,
+        site: u8,
+        change: impl FnOnce(&Members) -> Option<Position>,
+    ) -> io::Result<Option<Position>> {
+        let Some((position, kept)) = self.change_standing(site, change)? else { return Ok(None) };
+        self.durably(kept)?;
+        Ok(Some(position))
+    }
+
+    fn keep_standing_in(&self, live: &mut BTreeMap<u8, Position>, position: Position) -> u64 {
         let known = live.get(&position.site).copied().unwrap_or(position);
         if known.standing != position.standing {
             // A copy of before is of no use.
@@ -32,9 +70,12 @@ impl Site {
         self.keep(position)
     }
 
-    /// The same, durably.
+    /// Notes it durably.
     pub(in crate::replication) fn keep_standing_durably(&self, position: Position) -> io::Result<()> {
-        let kept = self.keep_standing(position);
+        self.durably(self.keep_standing(position))
+    }
+
+    fn durably(&self, kept: u64) -> io::Result<()> {
         if self.wait_durable(kept) { Ok(()) } else { Err(io::Error::other("the store failed")) }
     }
 
@@ -155,3 +196,40 @@ impl Site {
 }
 
 const WAIT: Duration = Duration::from_micros(500);
+
+#[cfg(test)]
+mod tests {
+    use larder_replication::members::Standing;
+    use larder_store::MemoryStore;
+
+    use super::super::tests::{commit, site};
+    use super::*;
+
+    /// An operator removes a site while another thread finds that it was silent for too long.
+    #[test]
+    fn a_standing_overwrites_none_that_it_was_not_made_of() {
+        let (_shared, site, mut committer) = site(MemoryStore::new());
+        for number in 2..4 {
+            let added = site.members().add(number, 0).expect("it is new");
+            site.keep_standing(added);
+        }
+        commit(&mut committer);
+        let silent = |number| {
+            move |members: &Members| {
+                Some(Position { standing: Standing::Silent, ..members.position(number)? })
+            }
+        };
+        let removed = site.members().removed(3).expect("it is there");
+        site.keep_standing(removed);
+        let refused = site.change_standing(3, silent(3));
+        assert!(refused.is_err(), "{refused:?}");
+        assert_eq!(site.live(3).map(|position| position.standing), Some(Standing::Removed));
+        let changed = site.change_standing(2, silent(2)).expect("nothing of it is on its way");
+        assert_eq!(changed.map(|(position, _)| position.standing), Some(Standing::Silent));
+        commit(&mut committer);
+        let standings = [2, 3].map(|number| site.members().position(number).map(|known| known.standing));
+        assert_eq!(standings, [Some(Standing::Silent), Some(Standing::Removed)]);
+        let changed = site.change_standing(3, |members| members.introduced(3, 9));
+        assert_eq!(changed.expect("nothing is on its way"), None);
+    }
+}
