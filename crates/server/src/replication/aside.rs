@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use larder_replication::link::{ALIVE_MICROS, Publisher, PublisherAction};
-use larder_replication::members::Standing;
 use larder_replication::wire::Side;
 
 use super::Site;
@@ -39,8 +38,7 @@ pub(super) fn serve(
     let mut input = vec![0; INPUT_BYTES];
     let mut rest = Rest::Busy;
     loop {
-        let is_removed = site.live(peer).is_some_and(|position| position.standing == Standing::Removed);
-        if site.is_stopping() || is_removed {
+        if site.is_over_for(Some(peer)) {
             publisher.stop();
         }
         if let Some(ring) = shared.ring.as_ref().filter(|_| rest == Rest::Idle && served.teller.is_some()) {
@@ -52,7 +50,8 @@ pub(super) fn serve(
         while let Some(action) = publisher.next_action() {
             match action {
                 PublisherAction::Send(bytes) => {
-                    publisher.note_written(bytes.len(), stream.write_all(&bytes)?)
+                    let waited_micros = stream.write_all(&bytes, || site.is_over_for(Some(peer)))?;
+                    publisher.note_written(bytes.len(), waited_micros);
                 }
                 PublisherAction::Side(side, body) => {
                     served.hear(side, body, &mut publisher)?;

@@ -62,7 +62,7 @@ impl CachePull<'_> {
             while let Some(action) = subscriber.next_action() {
                 match action {
                     SubscriberAction::Send(bytes) => {
-                        stream.write_all(&bytes)?;
+                        stream.write_all(&bytes, || self.peer.is_over(site))?;
                     }
                     SubscriberAction::Connected { site: number, .. } => {
                         self.peer.check(number)?;

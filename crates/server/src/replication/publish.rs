@@ -34,9 +34,7 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site, proven: impl FnOnce())
     let mut served = Served { shared, site, registered: None, body_bytes: 0 };
     let mut input = vec![0; INPUT_BYTES];
     loop {
-        let is_removed =
-            |puller| site.live(puller).is_some_and(|puller| puller.standing == Standing::Removed);
-        if site.is_stopping() || publisher.peer().is_some_and(is_removed) {
+        if site.is_over_for(publisher.peer()) {
             publisher.stop();
         }
         // Read before what it is about: then what becomes durable meanwhile ends the wait at once.
@@ -99,7 +97,10 @@ impl Served<'_> {
     ) -> io::Result<()> {
         let site = self.site;
         match action {
-            PublisherAction::Send(bytes) => publisher.note_written(bytes.len(), stream.write_all(&bytes)?),
+            PublisherAction::Send(bytes) => {
+                let waited_micros = stream.write_all(&bytes, || site.is_over_for(publisher.peer()))?;
+                publisher.note_written(bytes.len(), waited_micros);
+            }
             PublisherAction::Admit { site: puller, incarnation, cursor, .. } => {
                 let introduced =
                     site.change_standing_durably(puller, |members| members.introduced(puller, incarnation))?;

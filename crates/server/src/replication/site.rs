@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use larder_policy::NAMESPACES_MAX;
 use larder_replication::compare::Votes;
 use larder_replication::link::{self, LogExtent, Now};
-use larder_replication::members::{Members, Position};
+use larder_replication::members::{Members, Position, Standing};
 use larder_replication::version::{unix_secs_of, version_at};
 use larder_replication::wire::Token;
 use larder_store::commit::{Journal, Outcome};
@@ -181,6 +181,13 @@ impl Site {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(SeqCst)
+    }
+
+    /// A connection of this site is of no use any more: this one stops, or the other one is no longer part of the
+    /// cluster.
+    pub(super) fn is_over_for(&self, other: Option<u8>) -> bool {
+        let is_removed = |other| self.live(other).is_some_and(|other| other.standing == Standing::Removed);
+        self.is_stopping() || other.is_some_and(is_removed)
     }
 
     /// All threads end soon.

@@ -82,7 +82,7 @@ impl PeerStream {
                 Ok(_) => self.process()?,
                 Err(error) if is_timeout(&error) => {
                     let flags = if is_sent { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
-                    wait(&self.tcp, flags, HANDSHAKE_PAUSE)?;
+                    wait(&self.tcp, flags, LOOK_PAUSE)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -141,22 +141,30 @@ impl PeerStream {
         nothing_yet(tls.reader().read(input))
     }
 
-    /// Writes all of it. Returns how many microseconds it waited for the network. Errors: also if the peer takes it too
-    /// slowly.
-    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<u64> {
+    /// Writes all of it, as long as it is not `is_over`. Returns how many microseconds it waited for the network.
+    /// Errors: also if the peer takes it too slowly.
+    pub(super) fn write_all(&mut self, bytes: &[u8], is_over: impl Fn() -> bool) -> io::Result<u64> {
         let timeout = WRITE_TIMEOUT + Duration::from_secs((bytes.len() / RATE_MIN_BYTES_PER_SEC) as u64);
-        self.write_within(bytes, timeout)
+        self.write_within(bytes, timeout, is_over)
     }
 
     /// All of it within this time, however many pieces the socket takes.
-    fn write_within(&mut self, mut bytes: &[u8], timeout: Duration) -> io::Result<u64> {
+    fn write_within(
+        &mut self,
+        mut bytes: &[u8],
+        timeout: Duration,
+        is_over: impl Fn() -> bool,
+    ) -> io::Result<u64> {
         let mut began = None;
         while !self.send(&mut bytes)? {
+            if is_over() {
+                return Err(ended("the site stops, or the peer is none any more"));
+            }
             let left = timeout.saturating_sub(began.get_or_insert_with(Instant::now).elapsed());
             if left.is_zero() {
                 return Err(io::Error::new(ErrorKind::TimedOut, "the peer takes too long to read"));
             }
-            wait(&self.tcp, PollFlags::OUT, left)?;
+            wait(&self.tcp, PollFlags::OUT, left.min(LOOK_PAUSE))?;
         }
         Ok(began.map_or(0, |began| began.elapsed().as_micros() as u64))
     }
@@ -222,13 +230,13 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A value of many megabytes gets as long as it takes over a link as slow as this.
 const RATE_MIN_BYTES_PER_SEC: usize = 256 << 10;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Between looks whether the site stops.
-const HANDSHAKE_PAUSE: Duration = Duration::from_millis(100);
+/// Between looks whether it is over.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
     use super::*;
 
@@ -236,6 +244,20 @@ mod tests {
     fn a_host_stands_before_its_port() {
         let cases = [("a.example:1", "a.example"), ("10.0.0.1:11311", "10.0.0.1"), ("[::1]:11311", "::1")];
         cases.iter().for_each(|(address, host)| assert_eq!(host_of(address), *host));
+    }
+
+    /// A peer that reads nothing: who waits for it looks around.
+    #[test]
+    fn a_write_ends_when_it_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let tcp = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        tcp.set_nonblocking(true).expect("it is open");
+        let (_peer, _) = listener.accept().expect("somebody connects");
+        let mut stream = PeerStream { tcp, tls: None };
+        let looks = AtomicUsize::new(0);
+        let is_over = || looks.fetch_add(1, SeqCst) == 2;
+        let error = stream.write_all(&vec![0; 64 << 20], is_over).expect_err("nobody reads it");
+        assert_eq!((error.kind(), looks.load(SeqCst)), (ErrorKind::UnexpectedEof, 3));
     }
 
     /// A peer that reads a little now and then, for ever: each send of its own gets something away.
@@ -257,7 +279,7 @@ mod tests {
                 }
             });
             // At the reader's pace this takes many times as long.
-            let error = stream.write_within(&vec![0; 1 << 30], Duration::from_millis(100));
+            let error = stream.write_within(&vec![0; 1 << 30], Duration::from_millis(100), || false);
             is_over.store(true, SeqCst);
             assert_eq!(error.expect_err("the peer is slow").kind(), ErrorKind::TimedOut);
             drop(stream);

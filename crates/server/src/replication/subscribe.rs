@@ -140,7 +140,7 @@ impl Pull<'_, '_, '_> {
         let (address, site) = (self.address, self.site);
         match action {
             SubscriberAction::Send(bytes) => {
-                stream.write_all(&bytes)?;
+                stream.write_all(&bytes, || self.at.is_over(site))?;
             }
             SubscriberAction::Connected { site: peer, incarnation } => {
                 self.at.check(peer)?;
