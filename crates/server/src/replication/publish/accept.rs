@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
@@ -23,8 +23,8 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
     let (connections, unproven) = (Arc::new(AtomicUsize::new(0)), Arc::new(Unproven::default()));
     let mut threads = Vec::new();
     while !site.is_stopping() {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match listener.accept() {
+            Ok(accepted) => accepted,
             Err(error) => {
                 let is_idle = error.kind() == ErrorKind::WouldBlock;
                 if !is_idle {
@@ -39,33 +39,26 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
             }
         };
         if connections.load(SeqCst) >= CONNECTIONS_MAX {
+            tracing::warn!("a peer is refused: there are {CONNECTIONS_MAX} connections already");
             continue;
         }
-        let number = match unproven.add(&stream) {
-            Ok(number) => number,
+        let place = match unproven.add(&stream, address.ip()) {
+            Ok(number) => Place::take(&connections, &unproven, number),
             Err(error) => {
                 tracing::warn!("a peer cannot be accepted: {error}");
                 continue;
             }
         };
-        connections.fetch_add(1, SeqCst);
-        let held = Arc::clone(&connections);
-        let unproven = Arc::clone(&unproven);
-        let (shared, site, connections) = (Arc::clone(shared), Arc::clone(site), Arc::clone(&connections));
+        let (shared, site) = (Arc::clone(shared), Arc::clone(site));
         let serve = move || {
-            if let Err(error) = serve(stream, &shared, &site, || unproven.remove(number)) {
+            if let Err(error) = serve(stream, &shared, &site, || place.prove()) {
                 tracing::info!("a peer's connection ends: {error}");
             }
-            unproven.remove(number);
-            connections.fetch_sub(1, SeqCst);
         };
         threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
         match Builder::new().name("larder-publish".into()).spawn(serve) {
             Ok(thread) => threads.push(thread),
-            Err(error) => {
-                held.fetch_sub(1, SeqCst);
-                tracing::error!("a peer has no thread: {error}");
-            }
+            Err(error) => tracing::error!("a peer has no thread: {error}"),
         }
     }
     for thread in threads {
@@ -73,28 +66,79 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
     }
 }
 
-/// Connections of which it is not known yet whether they know the token. Who holds many of them shuts nobody out.
+/// A connection's place among all of them, until this is dropped.
+struct Place {
+    connections: Arc<AtomicUsize>,
+    unproven: Arc<Unproven>,
+    number: u64,
+}
+
+impl Place {
+    fn take(connections: &Arc<AtomicUsize>, unproven: &Arc<Unproven>, number: u64) -> Self {
+        connections.fetch_add(1, SeqCst);
+        Self { connections: Arc::clone(connections), unproven: Arc::clone(unproven), number }
+    }
+
+    /// The peer knows the token.
+    fn prove(&self) {
+        self.unproven.remove(self.number);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.prove();
+        self.connections.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Connections of which it is not known yet whether they know the token. Who holds many of them from one address shuts
+/// out nobody at another one.
 #[derive(Default)]
-struct Unproven(Mutex<(u64, VecDeque<(u64, TcpStream)>)>);
+struct Unproven(Mutex<Strangers>);
+
+#[derive(Default)]
+struct Strangers {
+    /// Of the last one.
+    number: u64,
+    /// The oldest first.
+    all: VecDeque<Stranger>,
+}
+
+struct Stranger {
+    number: u64,
+    address: IpAddr,
+    stream: TcpStream,
+}
+
+impl Strangers {
+    /// The oldest one of the address that has most.
+    fn first_to_go(&self) -> Option<usize> {
+        let of_address =
+            |index: &usize| self.all.iter().filter(|other| other.address == self.all[*index].address).count();
+        // Of equals the last one counts.
+        (0..self.all.len()).rev().max_by_key(of_address)
+    }
+}
 
 impl Unproven {
-    /// Ends the oldest one if there are too many. Returns a number for the new one. Errors: no descriptor to be had.
-    fn add(&self, stream: &TcpStream) -> io::Result<u64> {
+    /// Ends one of them if there are too many. Returns a number for the new one. Errors: no descriptor to be had.
+    fn add(&self, stream: &TcpStream, address: IpAddr) -> io::Result<u64> {
         let stream = stream.try_clone()?;
-        let mut connections = lock(&self.0);
-        let (last, all) = &mut *connections;
-        if all.len() >= UNPROVEN_MAX
-            && let Some((_, oldest)) = all.pop_front()
+        let mut strangers = lock(&self.0);
+        if strangers.all.len() >= UNPROVEN_MAX
+            && let Some(first) = strangers.first_to_go().and_then(|index| strangers.all.remove(index))
         {
-            let _ = oldest.shutdown(Shutdown::Both);
+            let _ = first.stream.shutdown(Shutdown::Both);
         }
-        *last += 1;
-        all.push_back((*last, stream));
-        Ok(*last)
+        strangers.number += 1;
+        let number = strangers.number;
+        strangers.all.push_back(Stranger { number, address, stream });
+        Ok(number)
     }
 
     fn remove(&self, number: u64) {
-        lock(&self.0).1.retain(|(other, _)| *other != number);
+        lock(&self.0).all.retain(|stranger| stranger.number != number);
     }
 }
 
@@ -113,25 +157,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_stranger_goes_when_there_are_too_many() {
+    fn the_oldest_of_the_address_with_most_goes_when_there_are_too_many() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         let unproven = Unproven::default();
-        let pair = || {
+        let pair = |host: u8| {
             let client = TcpStream::connect(address).expect("it listens");
             let (accepted, _) = listener.accept().expect("somebody connects");
-            let number = unproven.add(&accepted).expect("there are descriptors");
+            let number = unproven.add(&accepted, [10, 0, 0, host].into()).expect("there are descriptors");
             (client, accepted, number)
         };
-        let proven = pair();
+        let proven = pair(1);
         unproven.remove(proven.2);
-        let mut strangers: Vec<_> = (0..=UNPROVEN_MAX).map(|_| pair()).collect();
+        let peer = pair(2);
+        let mut strangers: Vec<_> = (0..UNPROVEN_MAX).map(|_| pair(1)).collect();
         let (oldest, others) = strangers.split_first_mut().expect("there are some");
-        assert_eq!(oldest.0.read(&mut [0]).expect("it is closed"), 0);
-        for (client, ..) in others.iter_mut().chain([&mut { proven }]) {
+        for (client, ..) in others.iter_mut().chain([&mut { proven }, &mut { peer }]) {
             client.set_nonblocking(true).expect("it is open");
             let error = client.read(&mut [0]).expect_err("nobody says anything");
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
         }
+        assert_eq!(oldest.0.read(&mut [0]).expect("it is closed"), 0);
+    }
+
+    /// A thread may end in any way.
+    #[test]
+    fn a_place_is_given_back_whatever_comes_of_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let stream = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        let (connections, unproven) = (Arc::default(), Arc::new(Unproven::default()));
+        let number = unproven.add(&stream, [10, 0, 0, 1].into()).expect("there are descriptors");
+        let place = Place::take(&connections, &unproven, number);
+        assert_eq!((connections.load(SeqCst), lock(&unproven.0).all.len()), (1, 1));
+        let thread = std::thread::spawn(move || {
+            let _place = place;
+            std::panic::resume_unwind(Box::new("a panic"))
+        });
+        let ended: Result<(), _> = thread.join();
+        assert!(ended.is_err());
+        assert_eq!((connections.load(SeqCst), lock(&unproven.0).all.len()), (0, 0));
     }
 }
