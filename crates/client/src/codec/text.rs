@@ -17,7 +17,7 @@ pub(super) fn begin_get(output: &mut Vec<u8>, get: &Get<'_>) {
         None => output.extend_from_slice(word.as_bytes()),
         Some(exptime) => {
             output.extend_from_slice(touching.as_bytes());
-            number(output, exptime);
+            number(output, expiry(exptime));
         }
     }
 }
@@ -48,7 +48,7 @@ pub(super) fn store(output: &mut Vec<u8>, store: &Store<'_>, noreply: bool) {
     output.push(b' ');
     number(output, store.client_flags);
     output.push(b' ');
-    number(output, store.exptime);
+    number(output, expiry(store.exptime));
     output.push(b' ');
     number(output, value_bytes);
     if let (Mode::Set, Some(cas)) = (store.mode, store.compare) {
@@ -80,8 +80,14 @@ pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>, noreply: bool) {
     output.extend_from_slice(b"touch");
     word(output, touch.key);
     output.push(b' ');
-    number(output, touch.exptime);
+    number(output, expiry(touch.exptime));
     end(output, noreply);
+}
+
+/// The expiry in this protocol: the nearest that servers read. A memcached that refuses a store for its expiry would take
+/// the value for commands.
+pub(super) fn expiry(exptime: i64) -> i32 {
+    exptime.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 
 /// `flush_all [<delay>] [noreply]`

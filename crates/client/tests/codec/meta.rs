@@ -70,6 +70,22 @@ fn requests_are_lines() {
         ms a 1\r\nx\r\nms a 1 q Oq\r\nx\r\nms a 3 F7 T60 MA C9 c\r\nxyz\r\n\
         ma a v D2\r\nma a v D3 MD N60 J5 q Oq\r\nmg a T60\r\nmd a\r\nmd a C9 q Od I\r\nmn\r\nversion\r\n";
     assert_eq!(sent, expected);
+
+    const LATE: i64 = i32::MAX as i64 + 1;
+    let (_, sent) = ask(&[
+        |meta, out| meta.get(out, &Get { exptime: Some(LATE), ..Get::default() }, b"a", 0),
+        |meta, out| {
+            let store = Store { key: b"a", value: &[b"x"], exptime: LATE, ..Store::default() };
+            meta.store(out, &store, Some(0));
+        },
+        |meta, out| {
+            meta.arith(out, &Arith { key: b"a", initial: Some((5, LATE)), ..Arith::default() }, Some(0))
+        },
+        |meta, out| meta.touch(out, &Touch { key: b"a", exptime: LATE, ..Touch::default() }, Some(0)),
+    ]);
+    let expected = "mg a v f T2147483647\r\nms a 1 T2147483647\r\nx\r\n\
+        ma a v D0 N2147483647 J5\r\nmg a T2147483647\r\n";
+    assert_eq!(sent, expected);
 }
 
 #[test]

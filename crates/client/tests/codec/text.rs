@@ -57,6 +57,17 @@ fn requests_are_lines() {
     let expected = loud.to_owned() + &loud.replace("\r\n", " noreply\r\n");
     assert_eq!(String::from_utf8_lossy(&out), expected);
 
+    // Servers read no later times, and some refuse them without the value, which is then taken for commands.
+    out.clear();
+    for (exptime, sent) in [(i64::MAX, i32::MAX), (i64::MIN, i32::MIN)] {
+        text.get(&mut out, &get(false, Some(exptime)), b"k", 0);
+        text.store(&mut out, &Store { exptime, ..store }, Some(0));
+        text.touch(&mut out, &Touch { key: b"k", exptime, ..Touch::default() }, Some(0));
+        let expected = format!("gat {sent} k\r\nset k 7 {sent} 5\r\nhello\r\ntouch k {sent}\r\n");
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+        out.clear();
+    }
+
     out.clear();
     text.version(&mut out, 0);
     text.noop(&mut out, 0);
