@@ -8,6 +8,8 @@ mod token;
 use std::ffi::{CStr, c_char};
 use std::fs;
 
+use tls::TlsOptions;
+
 use crate::abi::{Chars, Memc, Out, Return, export};
 use crate::face::{clients, fail, session};
 
@@ -36,15 +38,32 @@ export! {
 
 /// Applies a configuration string, and then the file that it names.
 pub(crate) fn apply(memc: &Memc, string: &[u8]) -> Return {
-    let code = parser::parse(memc, string, 0);
-    match memc.read(|core| core.configuration_file.clone()).flatten() {
-        Some(file) if code.is_success() => load(memc, &file, 0),
-        _ => code,
-    }
+    with_tls(memc, |tls| {
+        let code = parser::parse(memc, string, 0, tls);
+        match memc.read(|core| core.configuration_file.clone()).flatten() {
+            Some(file) if code.is_success() => load(memc, &file, 0, tls),
+            _ => code,
+        }
+    })
 }
 
 /// Applies a file of configuration strings, one a line.
-pub(crate) fn load(memc: &Memc, file: &CStr, depth: u32) -> Return {
+pub(crate) fn apply_file(memc: &Memc, file: &CStr) -> Return {
+    with_tls(memc, |tls| load(memc, file, 0, tls))
+}
+
+/// Sets TLS as all strings together say it.
+fn with_tls(memc: &Memc, configure: impl FnOnce(&mut TlsOptions) -> Return) -> Return {
+    let mut tls = TlsOptions::default();
+    let code = configure(&mut tls);
+    if code.is_failure() {
+        return code;
+    }
+    tls.apply(memc).map_or_else(|text| fail(memc, Return::PARSE_ERROR, &text), |()| code)
+}
+
+/// `depth`: how many files have led to this one.
+fn load(memc: &Memc, file: &CStr, depth: u32, tls: &mut TlsOptions) -> Return {
     let name = file.to_string_lossy();
     let text = match fs::read(name.as_ref()) {
         Ok(text) => text,
@@ -55,7 +74,7 @@ pub(crate) fn load(memc: &Memc, file: &CStr, depth: u32) -> Return {
     };
     let mut code = Return::INVALID_ARGUMENTS;
     for line in text.split_inclusive(|byte| *byte == b'\n').filter(|line| *line != b"\n") {
-        code = parser::parse(memc, line, depth);
+        code = parser::parse(memc, line, depth, tls);
         if code.is_failure() {
             return code;
         }

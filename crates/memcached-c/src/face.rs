@@ -43,6 +43,12 @@ pub(crate) fn session(memc: &Memc) -> Option<(Session<'_>, Options)> {
     Some((session, options))
 }
 
+/// A number as `strtoul` reads it, without a sign, and as far as it can be counted.
+pub(crate) fn number(text: &[u8]) -> u64 {
+    let digits = text.trim_ascii_start().iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |sum: u64, digit| sum.saturating_mul(10).saturating_add((digit - b'0').into()))
+}
+
 /// Remembers an error of a client.
 pub(crate) fn fail(memc: &Memc, code: Return, text: &str) -> Return {
     match session(memc) {

@@ -1,37 +1,30 @@
 //! What a configuration string says.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
+use larder_client::address::DEFAULT_PORT;
+
+use super::load;
+use super::tls::TlsOptions;
 use super::token::{Kind, Scanner, Token};
-use super::{load, tls};
 use crate::abi::{ConfigureSt, Flag, Memc, Return};
 use crate::core::Distribution;
 use crate::face::behaviors::{self, Behavior};
-use crate::face::{callbacks, clients, fail, servers, session};
+use crate::face::{callbacks, clients, fail, number, servers, session};
 
-/// Applies a configuration string. `depth`: how many files have included the one that it is in.
-pub(super) fn parse(memc: &Memc, string: &[u8], depth: u32) -> Return {
-    let mut parser = Parser {
-        memc,
-        depth,
-        scanner: Scanner::new(string),
-        previous: None,
-        has_hash: false,
-        tls: tls::Wish::default(),
-    };
-    match parser.statements().and_then(|()| parser.tls.clone().apply(memc).map_err(Wrong::Abort)) {
+/// Applies a configuration string, but for its options of TLS, which go to `tls`. `depth`: how many files have led to
+/// the one that it is in.
+pub(super) fn parse(memc: &Memc, string: &[u8], depth: u32, tls: &mut TlsOptions) -> Return {
+    let scanner = Scanner::new(string);
+    let mut parser = Parser { memc, depth, scanner, previous: None, has_hash: false, tls };
+    match parser.statements() {
         Ok(()) => Return::SUCCESS,
-        Err(Wrong::Abort(text)) => fail(memc, Return::PARSE_ERROR, &text),
+        Err(text) => fail(memc, Return::PARSE_ERROR, &text),
     }
 }
 
-/// A file that includes itself ends here.
+/// A file that leads to itself ends here.
 const DEPTH_MAX: u32 = 16;
-
-/// Why a string cannot be applied.
-enum Wrong {
-    Abort(String),
-}
 
 struct Parser<'a> {
     memc: &'a Memc,
@@ -40,7 +33,7 @@ struct Parser<'a> {
     /// The last word that is not a name, a number or a mark.
     previous: Option<Token<'a>>,
     has_hash: bool,
-    tls: tls::Wish,
+    tls: &'a mut TlsOptions,
 }
 
 impl<'a> Parser<'a> {
@@ -53,7 +46,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    fn statements(&mut self) -> Result<(), Wrong> {
+    fn statements(&mut self) -> Result<(), String> {
         let mut next = self.next();
         loop {
             match (next.kind, next.name) {
@@ -69,13 +62,16 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes a statement that begins with this word. Returns the word after it.
-    fn statement(&mut self, first: Token<'a>) -> Result<Token<'a>, Wrong> {
+    fn statement(&mut self, first: Token<'a>) -> Result<Token<'a>, String> {
         match (first.kind, first.name) {
             (Kind::Comment, _) | (Kind::Word, "PARSER_DEBUG" | "USER_DATA") => {}
-            (Kind::Tls, _) => self.tls.take(first.text).map_err(Wrong::Abort)?,
-            (Kind::Word, "CSL_ERROR") => return Err(Wrong::Abort("ERROR called directly".into())),
+            (Kind::Tls, _) => self.tls.take(first.text)?,
+            (Kind::Word, "CSL_ERROR") => return Err("ERROR called directly".into()),
             (Kind::Word, "RESET") => {
-                clients::reset(self.memc);
+                *self.tls = TlsOptions::default();
+                if let Some(file) = clients::renew(self.memc).map_err(|_| self.last_message())? {
+                    self.load(&file)?;
+                }
             }
             (Kind::Word, "INCLUDE") => {
                 let space = self.next();
@@ -83,9 +79,7 @@ impl<'a> Parser<'a> {
                     return Err(self.unexpected(space, "' '"));
                 }
                 let file = self.string()?;
-                if self.depth >= DEPTH_MAX || load(self.memc, &file, self.depth + 1).is_failure() {
-                    return Err(Wrong::Abort("Failed to parse configuration file".into()));
-                }
+                self.load(&file)?;
             }
             (Kind::Word, "SERVER") => return self.server(),
             (Kind::Word, "CSL_SOCKET") => return self.socket(),
@@ -108,10 +102,10 @@ impl<'a> Parser<'a> {
             (Kind::Word, "NAMESPACE") => {
                 let namespace = self.string()?;
                 if self.memc.read(|core| core.namespace.is_some()).unwrap_or(false) {
-                    return Err(Wrong::Abort("--NAMESPACE can only be called once".into()));
+                    return Err("--NAMESPACE can only be called once".into());
                 }
                 if callbacks::set_namespace(self.memc, Some(namespace.as_bytes())).is_failure() {
-                    return Err(Wrong::Abort(self.last_message()));
+                    return Err(self.last_message());
                 }
             }
             (Kind::Word, "FETCH_VERSION") => {
@@ -126,7 +120,7 @@ impl<'a> Parser<'a> {
                 let hash = self.hash()?;
                 let is_set = behaviors::set(self.memc, Behavior::HASH, hash.into()).is_success();
                 if self.has_hash || !is_set {
-                    return Err(Wrong::Abort("--HASH can only be set once".into()));
+                    return Err("--HASH can only be set once".into());
                 }
                 self.has_hash = true;
             }
@@ -134,13 +128,13 @@ impl<'a> Parser<'a> {
                 Some((behavior, true)) => {
                     let number = self.number()?;
                     if behaviors::set(self.memc, behavior, number).is_failure() {
-                        return Err(Wrong::Abort("Unable to set behavior".into()));
+                        return Err("Unable to set behavior".into());
                     }
                 }
                 Some((behavior, false)) => {
                     if behaviors::set(self.memc, behavior, 1).is_failure() {
                         let name = behavior.name_with_nul().trim_end_matches('\0');
-                        return Err(Wrong::Abort(format!("Could not set: {name}")));
+                        return Err(format!("Could not set: {name}"));
                     }
                 }
                 None => return Err(self.unexpected(first, "")),
@@ -150,14 +144,20 @@ impl<'a> Parser<'a> {
         Ok(self.next())
     }
 
-    fn server(&mut self) -> Result<Token<'a>, Wrong> {
+    fn load(&mut self, file: &CStr) -> Result<(), String> {
+        let is_loaded =
+            self.depth < DEPTH_MAX && load(self.memc, file, self.depth + 1, self.tls).is_success();
+        if is_loaded { Ok(()) } else { Err("Failed to parse configuration file".into()) }
+    }
+
+    fn server(&mut self) -> Result<Token<'a>, String> {
         self.scanner.expects_host = true;
         let host = self.next();
         if !matches!(host.kind, Kind::IpAddress | Kind::HostName) {
             return Err(self.unexpected(host, "IPADDRESS or HOSTNAME"));
         }
         let mut next = self.next();
-        let mut port = DEFAULT_PORT;
+        let mut port = u32::from(DEFAULT_PORT);
         if next.kind == Kind::Port {
             port = number(&next.text[1..]) as u32;
             next = self.next();
@@ -166,17 +166,17 @@ impl<'a> Parser<'a> {
         self.scanner.expects_host = false;
         if servers::add_named(self.memc, host.text, port as u16, weight).is_failure() {
             let host = String::from_utf8_lossy(host.text);
-            return Err(Wrong::Abort(format!("Failed to add server: {host}:{port}")));
+            return Err(format!("Failed to add server: {host}:{port}"));
         }
         Ok(next)
     }
 
-    fn socket(&mut self) -> Result<Token<'a>, Wrong> {
+    fn socket(&mut self) -> Result<Token<'a>, String> {
         let path = self.string()?;
         let next = self.next();
         let (weight, next) = self.weight(next);
         if servers::add_path(self.memc, path.as_bytes(), weight).is_failure() {
-            return Err(Wrong::Abort(format!("Failed to add socket: {}", path.to_string_lossy())));
+            return Err(format!("Failed to add socket: {}", path.to_string_lossy()));
         }
         Ok(next)
     }
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn distribution(&mut self) -> Result<Token<'a>, Wrong> {
+    fn distribution(&mut self) -> Result<Token<'a>, String> {
         let name = self.next();
         let distribution = match name.name {
             "CONSISTENT" => Distribution::CONSISTENT,
@@ -204,12 +204,12 @@ impl<'a> Parser<'a> {
         }
         let hash = self.hash()?;
         if behaviors::set(self.memc, Behavior::KETAMA_HASH, hash.into()).is_failure() {
-            return Err(Wrong::Abort("Unable to set the hash for the DISTRIBUTION requested".into()));
+            return Err("Unable to set the hash for the DISTRIBUTION requested".into());
         }
         Ok(self.next())
     }
 
-    fn hash(&mut self) -> Result<u32, Wrong> {
+    fn hash(&mut self) -> Result<u32, String> {
         let name = self.next();
         // The order of the tokens is that of the hash functions.
         match name.kind == Kind::Word && (305..=313).contains(&name.number) {
@@ -218,7 +218,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn string(&mut self) -> Result<CString, Wrong> {
+    fn string(&mut self) -> Result<CString, String> {
         let token = self.next();
         match token.kind {
             Kind::String | Kind::QuotedString => Ok(CString::new(token.text).unwrap_or_default()),
@@ -226,7 +226,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<u64, Wrong> {
+    fn number(&mut self) -> Result<u64, String> {
         let token = self.next();
         match token.kind {
             Kind::Number => Ok(number(token.text)),
@@ -235,17 +235,17 @@ impl<'a> Parser<'a> {
     }
 
     /// In libmemcached's words.
-    fn unexpected(&self, token: Token<'_>, expected: &str) -> Wrong {
+    fn unexpected(&self, token: Token<'_>, expected: &str) -> String {
         let expecting = if expected.is_empty() { String::new() } else { format!(", expecting {expected}") };
         let shown = if token.kind == Kind::End { "end of file" } else { token.name };
         let last = match (token.kind, self.previous) {
             (Kind::Unknown, Some(previous)) => previous,
             _ => token,
         };
-        Wrong::Abort(format!(
+        format!(
             "Error occured during parsing (syntax error, unexpected {shown}{expecting}): last_token={}({})",
             last.name, last.number
-        ))
+        )
     }
 
     fn last_message(&self) -> String {
@@ -285,10 +285,3 @@ fn behavior(name: &str) -> Option<(Behavior, bool)> {
         _ => return None,
     })
 }
-
-/// A number, as far as it can be counted.
-fn number(digits: &[u8]) -> u64 {
-    digits.iter().fold(0, |sum: u64, digit| sum.saturating_mul(10).saturating_add((digit - b'0').into()))
-}
-
-const DEFAULT_PORT: u32 = larder_client::address::DEFAULT_PORT as u32;

@@ -8,9 +8,9 @@ use larder_client::Tls;
 use crate::abi::Memc;
 use crate::face::session;
 
-/// What a configuration string says about TLS.
-#[derive(Clone, Default)]
-pub(super) struct Wish {
+/// What configuration strings say about TLS.
+#[derive(Default)]
+pub(super) struct TlsOptions {
     is_on: bool,
     is_insecure: bool,
     authorities: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Wish {
     name: Option<String>,
 }
 
-impl Wish {
+impl TlsOptions {
     /// Takes an option: its name, and after `=` its value, which may be in quotes.
     pub(super) fn take(&mut self, option: &[u8]) -> Result<(), String> {
         let option = String::from_utf8_lossy(option);

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use larder_client::address::DEFAULT_PORT;
 use larder_client::placement::{Distribution as Spread, KeyHash, Locator, Names, Placement};
 use larder_client::{Server, placement};
 
@@ -114,6 +115,7 @@ fn name(instance: &Instance, is_spy: bool) -> String {
     let (host, port) = (instance.host.to_string_lossy(), instance.port);
     match is_spy {
         true => format!("/{host}:{port}"),
+        // A ring leaves it out.
         false if port == DEFAULT_PORT => host.into_owned(),
         false => format!("{host}:{port}"),
     }
@@ -131,8 +133,6 @@ pub(super) fn unix_secs() -> i64 {
 const SERVER_BYTES: usize = 2 * 160 * 16 * 3 + 1024;
 /// How often placement copies a name.
 const NAME_COPIES: usize = 12;
-/// The port that a name on a ring leaves out.
-const DEFAULT_PORT: u16 = larder_client::address::DEFAULT_PORT;
 
 impl Kind {
     /// The kind with this number (a `memcached_connection_t`).

@@ -1,6 +1,6 @@
 //! Making, copying and freeing clients.
 
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 
 use super::{query, session};
@@ -102,7 +102,7 @@ export_calling! {
         if clone.is_allocated() {
             return null_mut();
         }
-        copy(&clone, &source)
+        copy(&clone, &source).map_or(null_mut(), |clone| clone.address())
     }
 }
 
@@ -142,9 +142,19 @@ fn farewell(memc: &Memc) {
     }
 }
 
-/// Makes a client as if it were new, but for its number of queries, and for its configuration file.
-pub(crate) fn reset(memc: &Memc) -> Return {
-    let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
+/// Makes a client as if it were new, and configures it from its file.
+fn reset(memc: &Memc) -> Return {
+    match renew(memc) {
+        Ok(Some(file)) => guarded(|| configuration::apply_file(memc, &file)),
+        Ok(None) => Return::SUCCESS,
+        Err(code) => code,
+    }
+}
+
+/// Makes a client as if it were new, but for its number of queries. Returns its configuration file. Errors: there is no
+/// memory, and no call can use the client.
+pub(crate) fn renew(memc: &Memc) -> Result<Option<CString>, Return> {
+    let Some(settings) = memc.settings() else { return Err(Return::INVALID_ARGUMENTS) };
     let query_id = settings.query_id.get();
     let is_allocated = memc.is_allocated();
     farewell(memc);
@@ -152,35 +162,35 @@ pub(crate) fn reset(memc: &Memc) -> Return {
         let file = memc.read(|core| core.configuration_file.clone()).flatten();
         super::sasl::forget(memc);
         memc.free(false);
-        memc.create();
+        if memc.create().is_null() {
+            return Err(Return::MEMORY_ALLOCATION_FAILURE);
+        }
         memc.set_allocated(is_allocated);
         if let Some(settings) = memc.settings() {
             settings.query_id.set(query_id);
         }
-        match file {
-            Some(file) => configuration::load(memc, &file, 0),
-            None => Return::SUCCESS,
-        }
+        Ok(file)
     })
 }
 
-pub(super) fn copy(clone: &Memc, source: &Memc) -> *mut MemcachedSt {
+/// Copies a client into this struct, or into a new one.
+pub(super) fn copy(clone: &Memc, source: &Memc) -> Result<Memc, Return> {
     let mut made = Memc::null();
     let copied = guarded(|| {
         made = Memc::at(clone.create());
         copy_state(&made, source)
     });
     if made.is_null() {
-        return null_mut();
+        return Err(Return::MEMORY_ALLOCATION_FAILURE);
     }
     if copied.is_failure() {
         free(&made);
-        return null_mut();
+        return Err(copied);
     }
     if let Some(on_clone) = source.settings().and_then(|settings| settings.on_clone.get()) {
         on_clone(made.address(), source.address());
     }
-    made.address()
+    Ok(made)
 }
 
 /// Gives a new client all that a clone has of its source.

@@ -1,6 +1,7 @@
 //! Lists of servers, and servers that are added to a client.
 
-use super::session;
+use super::servers::{DEFAULT_HOST, or_default};
+use super::{number, session};
 use crate::abi::{Chars, HOST_SIZE, Memc, Out, Return, ServerList, ServerSt, Session, export};
 use crate::core::{Core, Kind, Options};
 
@@ -101,7 +102,7 @@ pub(super) fn add(memc: &Memc, host: &[u8], port: u16, weight: u32, kind: Kind) 
 }
 
 fn check(core: &mut Core, options: &Options, host: &[u8], kind: Kind) -> Result<(), Return> {
-    if host.is_empty() || host.len() >= HOST_SIZE {
+    if !can_name(host) {
         return Err(core.fail(options, Return::INVALID_ARGUMENTS, "Invalid hostname provided"));
     }
     if options.udp && kind == Kind::Unix {
@@ -111,23 +112,29 @@ fn check(core: &mut Core, options: &Options, host: &[u8], kind: Kind) -> Result<
 }
 
 fn append(list: &ServerList, host: &Chars, port: u16, weight: u32, error: Out<Return>) -> ServerList {
-    let host = host.text().map_or(&b"localhost"[..], |host| host.to_bytes());
+    let host = host.text().map_or(DEFAULT_HOST, |host| host.to_bytes());
     let appended = append_named(list, host, port, weight);
+    // As in libmemcached; without memory the list stays.
+    if !can_name(host) {
+        list.free();
+    }
     let is_there = !appended.servers().is_empty();
     error.set(if is_there { Return::SUCCESS } else { Return::MEMORY_ALLOCATION_FAILURE });
     appended
 }
 
+/// A list with one more server. Empty: the list is as it was.
 fn append_named(list: &ServerList, host: &[u8], port: u16, weight: u32) -> ServerList {
-    if host.is_empty() || host.len() >= HOST_SIZE {
-        list.free();
-        return ServerList::empty();
+    match host.first() {
+        _ if !can_name(host) => ServerList::empty(),
+        Some(b'/') => list.append(host, 0, weight, Kind::Unix as u32),
+        _ => list.append(host, or_default(port), weight, Kind::Tcp as u32),
     }
-    match (host.first(), port) {
-        (Some(b'/'), _) => list.append(host, 0, weight, Kind::Unix as u32),
-        (_, 0) => list.append(host, larder_client::address::DEFAULT_PORT, weight, Kind::Tcp as u32),
-        _ => list.append(host, port, weight, Kind::Tcp as u32),
-    }
+}
+
+/// Can it be the host of a server?
+fn can_name(host: &[u8]) -> bool {
+    !host.is_empty() && host.len() < HOST_SIZE
 }
 
 /// `host[:port[:weight]]` or `host:port weight`, with commas between. Numbers end where digits do.
@@ -137,12 +144,14 @@ fn parse(servers: &[u8]) -> ServerList {
     while !rest.is_empty() {
         let (entry, after) = split(rest, b',').unwrap_or((rest, b""));
         let (host, port, weight) = parse_entry(entry);
-        let host = if host.is_empty() { b"localhost" } else { host };
-        list = append_named(&list, host, port, weight);
+        let host = if host.is_empty() { DEFAULT_HOST } else { host };
+        let appended = append_named(&list, host, port, weight);
         // A list without it would place keys elsewhere.
-        if list.servers().is_empty() {
-            return list;
+        if appended.servers().is_empty() {
+            list.free();
+            return appended;
         }
+        list = appended;
         rest = match after {
             [space, after @ ..] if space.is_ascii_whitespace() => after,
             after => after,
@@ -169,13 +178,6 @@ fn parse_entry(entry: &[u8]) -> (&[u8], u16, u32) {
 fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|byte| *byte == separator)?;
     Some((bytes.get(..at)?, bytes.get(at + 1..)?))
-}
-
-/// A number as `strtoul` reads it, without a sign.
-fn number(text: &[u8]) -> u64 {
-    let text = text.trim_ascii_start();
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
 }
 
 #[cfg(test)]

@@ -111,18 +111,16 @@ impl Pool {
         self.master.memc().settings().map_or(0, |settings| settings.configure.get().version)
     }
 
-    /// A new clone. `None`: there is no memory.
-    fn clone_master(&self) -> Option<SharedMemc> {
-        let clone = Memc::at(clients::copy(&Memc::null(), &self.master.memc()));
-        (!clone.is_null()).then(|| {
-            set_version(&clone, self.version());
-            SharedMemc::of(&clone)
-        })
+    /// A new clone.
+    fn clone_master(&self) -> Result<SharedMemc, Return> {
+        let clone = clients::copy(&Memc::null(), &self.master.memc())?;
+        set_version(&clone, self.version());
+        Ok(SharedMemc::of(&clone))
     }
 
-    /// Replaces a client whose settings are old.
+    /// Replaces a client whose settings are old. One that cannot be replaced now is when it is released.
     fn renew(&self, memc: &mut SharedMemc) {
-        if let Some(clone) = self.clone_master() {
+        if let Ok(clone) = self.clone_master() {
             clients::free(&memc.memc());
             *memc = clone;
         }
@@ -143,7 +141,7 @@ fn create(master: SharedMemc, initial: u32, max: u32, owns_master: bool) -> *mut
             if state.free.try_reserve(1).is_err() {
                 break;
             }
-            let Some(clone) = pool.clone_master() else { break };
+            let Ok(clone) = pool.clone_master() else { break };
             state.free.push(clone);
             state.count += 1;
         }
@@ -161,12 +159,16 @@ fn fetch(pool: &PoolPtr, wait: Duration, error: Out<Return>) -> *mut MemcachedSt
             return memc.memc().address();
         }
         if state.count < pool.max {
-            let Some(clone) = pool.clone_master() else {
-                error.set(Return::MEMORY_ALLOCATION_FAILURE);
-                return null_mut();
-            };
-            state.count += 1;
-            return clone.memc().address();
+            match pool.clone_master() {
+                Ok(clone) => {
+                    state.count += 1;
+                    return clone.memc().address();
+                }
+                Err(code) => {
+                    error.set(code);
+                    return null_mut();
+                }
+            }
         }
         if wait.is_zero() {
             error.set(Return::NOTFOUND);

@@ -1,5 +1,6 @@
 //! Servers of a client.
 
+use larder_client::address::DEFAULT_PORT;
 use std::ffi::{c_char, c_void};
 use std::ptr::null;
 
@@ -150,14 +151,13 @@ pub(super) fn instance(memc: &Memc, position: usize) -> *const Instance {
 }
 
 pub(crate) fn add_inet(memc: &Memc, host: &Chars, port: u16, weight: u32) -> Return {
-    let host = host.text().map(|host| host.to_bytes()).filter(|host| !host.is_empty());
-    add_named(memc, host.unwrap_or(b"localhost"), port, weight)
+    add_named(memc, named(host), port, weight)
 }
 
 /// Adds a server by its name, or by the path of its socket.
 pub(crate) fn add_named(memc: &Memc, host: &[u8], port: u16, weight: u32) -> Return {
     let kind = if host.first() == Some(&b'/') { Kind::Unix } else { Kind::Tcp };
-    add(memc, host, if port == 0 { DEFAULT_PORT } else { port }, weight, kind)
+    add(memc, host, or_default(port), weight, kind)
 }
 
 fn add_socket(memc: &Memc, path: &Chars, weight: u32) -> Return {
@@ -179,8 +179,17 @@ fn add_udp(memc: &Memc, host: &Chars, port: u16, weight: u32) -> Return {
     if !settings.flags.get().has(crate::abi::Flag::UseUdp) {
         return fail(memc, Return::INVALID_HOST_PROTOCOL, "");
     }
-    let host = host.text().map(|host| host.to_bytes()).filter(|host| !host.is_empty());
-    add(memc, host.unwrap_or(b"localhost"), if port == 0 { DEFAULT_PORT } else { port }, weight, Kind::Udp)
+    add(memc, named(host), or_default(port), weight, Kind::Udp)
 }
 
-const DEFAULT_PORT: u16 = larder_client::address::DEFAULT_PORT;
+/// A host, or the local one without a name.
+fn named(host: &Chars) -> &[u8] {
+    host.text().map(|host| host.to_bytes()).filter(|host| !host.is_empty()).unwrap_or(DEFAULT_HOST)
+}
+
+/// A port, or memcached's for 0.
+pub(super) fn or_default(port: u16) -> u16 {
+    if port == 0 { DEFAULT_PORT } else { port }
+}
+
+pub(super) const DEFAULT_HOST: &[u8] = b"localhost";
