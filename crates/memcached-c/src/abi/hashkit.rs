@@ -88,16 +88,18 @@ impl HashkitSt {
         unsafe { self.key.get().as_ref() }.copied()
     }
 
-    /// Sets it. False: there is no memory, and there is no key.
+    /// Sets it. False: there is no memory, and the old key stays.
     pub(crate) fn set_cipher(&self, cipher: Option<Cipher>) -> bool {
-        let made = cipher.map(boxed);
-        let is_set = !matches!(made, Some(None));
-        let old = self.key.replace(made.flatten().map_or(null_mut(), Box::into_raw));
+        let made = match cipher.map(boxed) {
+            Some(None) => return false,
+            made => made.flatten().map_or(null_mut(), Box::into_raw),
+        };
+        let old = self.key.replace(made);
         if !old.is_null() {
             // SAFETY: it came from `Box::into_raw`, and no other struct has it.
             drop(unsafe { Box::from_raw(old) });
         }
-        is_set
+        true
     }
 
     /// Has it the same functions, with the same contexts?
