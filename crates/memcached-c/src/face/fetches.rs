@@ -165,7 +165,7 @@ fn get(
     if code == Return::NOTFOUND
         && let Some(trigger) = memc.settings().and_then(|settings| settings.get_key_failure.get())
     {
-        return make_up(memc, key, trigger, (value_length, flags, error));
+        return store_missing(memc, key, trigger, (value_length, flags, error));
     }
     value
 }
@@ -188,13 +188,17 @@ fn was_asked(code: Return) -> bool {
 }
 
 /// Has the program make a value for a key that was not found, and stores it.
-fn make_up(
+fn store_missing(
     memc: &Memc,
     key: &[u8],
     trigger: crate::abi::TriggerKeyFn,
     (value_length, flags, error): (Out<usize>, Out<u32>, Out<Return>),
 ) -> *mut c_char {
     let made = Made(guarded(|| ResultPtr::null().create(memc.address())));
+    if made.0.is_null() {
+        error.set(guarded(|| fail(memc, Return::MEMORY_ALLOCATION_FAILURE, "")));
+        return null_mut();
+    }
     let told = trigger(memc.address(), key.as_ptr().cast(), key.len(), made.0.address());
     guarded(|| {
         let (Return::SUCCESS | Return::BUFFERED, Some(result)) = (told, made.0.get()) else {

@@ -100,7 +100,7 @@ export_calling! {
     }
 }
 
-/// Passes a value on, encrypted if it is to be, if any protocol can announce so many bytes.
+/// Passes a value of this length on, as [`encrypted`] does.
 fn with_value(
     memc: &Memc,
     mode: Mode,
@@ -108,22 +108,28 @@ fn with_value(
     length: usize,
     then: impl FnOnce(&[u8]) -> Return,
 ) -> Return {
-    match u32::try_from(length) {
-        Ok(0..=VALUE_BYTES_MAX) => encrypted(memc, mode, value.bytes(length), then),
-        _ => fail(memc, Return::E2BIG, ""),
+    match can_announce(length) {
+        true => encrypted(memc, mode, value.bytes(length), then),
+        false => fail(memc, Return::E2BIG, ""),
     }
 }
 
-/// Passes a value on, encrypted if it is to be.
+/// Can any protocol announce a value of so many bytes?
+fn can_announce(length: usize) -> bool {
+    u32::try_from(length).is_ok_and(|length| length <= VALUE_BYTES_MAX)
+}
+
+/// Passes a value on, encrypted if it is to be, if any protocol can announce it.
 pub(super) fn encrypted(memc: &Memc, mode: Mode, value: &[u8], then: impl FnOnce(&[u8]) -> Return) -> Return {
     let Some(cipher) = memc.settings().and_then(|settings| settings.hashkit.cipher()) else {
-        return then(value);
+        return if can_announce(value.len()) { then(value) } else { fail(memc, Return::E2BIG, "") };
     };
     if let Mode::Append | Mode::Prepend = mode {
         return fail(memc, Return::NOT_SUPPORTED, "Operation not allowed while encyrption is enabled");
     }
     match cipher.encrypt(value) {
-        Some(value) => then(&value),
+        Some(value) if can_announce(value.len()) => then(&value),
+        Some(_) => fail(memc, Return::E2BIG, ""),
         None => fail(memc, Return::MEMORY_ALLOCATION_FAILURE, ""),
     }
 }
