@@ -1,5 +1,5 @@
 //! libmemcached's C interface, over [`larder_client`]: a program that was built against libmemcached 1.0 or 1.1 finds
-//! its functions here. `README.md` says how to use it, and what differs.
+//! its functions here. `docs/libmemcached.md` says how to use it, and what differs.
 //!
 //! | module | what it is |
 //! |---|---|

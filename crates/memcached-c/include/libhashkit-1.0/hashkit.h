@@ -1,6 +1,6 @@
 /*
- * Hash functions of keys: the declarations of libhashkit 1.0, as liblarder_memcached has them. Its manual describes
- * them. libhashkit encrypts values as well, which this library does not: hashkit_key() fails.
+ * Hash functions of keys, and encryption of values: the declarations of libhashkit 1.0, as liblarder_memcached has
+ * them. Its manual describes them.
  */
 #pragma once
 

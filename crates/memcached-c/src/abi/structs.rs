@@ -1,5 +1,5 @@
 //! The structs that C programs allocate, or whose fields they read. Sizes, offsets and meanings are those of
-//! libmemcached 1.0 and 1.1 on x86-64 and AArch64; `tests/layout.rs` compares them with both headers.
+//! libmemcached 1.0 and 1.1 on x86-64 and AArch64; `structs/tests.rs` compares them with both headers.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{c_char, c_double, c_int, c_ulong, c_ulonglong, c_void};
