@@ -37,6 +37,8 @@ mod text;
 mod udp;
 mod usual;
 
+use std::collections::TryReserveError;
+
 use binary::Sent;
 use due::{Due, Kind};
 pub use event::{ErrorKind, ErrorReply, Event, Outcome, Value, Violation, ViolationKind};
@@ -143,6 +145,15 @@ impl<T> Pipeline<T> {
             Protocol::Binary => sent = binary::get(output, get, key, self.due.next_opaque(), false),
         }
         self.due.push(Due { sent, keys: 1, ..Due::new(Kind::Get, Some(tag)) });
+    }
+
+    /// Takes the memory that the next multi-get needs to know its keys: their bytes, and one for each. Without this
+    /// [`Pipeline::multi_get`] takes it, and ends the program if there is none.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn try_reserve(&mut self, bytes: usize) -> Result<(), TryReserveError> {
+        self.due.try_reserve(bytes)
     }
 
     /// Gets many keys at once: in one line, or by quiet requests and a final no-op, or

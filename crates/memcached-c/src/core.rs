@@ -1,5 +1,5 @@
-//! A client of libmemcached's kind: servers, connections, placement and remembered errors. Safe code: it knows neither
-//! C's structs nor its heap.
+//! A client of libmemcached's kind: servers, connections, placement and remembered errors. Safe code: of C it has
+//! numbers, text, and settings that `options` copies from a `memcached_st`.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -11,11 +11,11 @@
 //! | `cipher` | values that are encrypted |
 //! | `change` | requests that change an item |
 //! | `fetch` | requests for items |
-//! | `everywhere` | requests to every server |
+//! | `all_servers` | requests to every server |
 
+mod all_servers;
 mod change;
 mod cipher;
-mod everywhere;
 mod failure;
 mod fetch;
 mod instance;
@@ -56,8 +56,8 @@ pub(crate) struct Core {
     locator: Option<Locator>,
     /// When a server that was ejected may return, in seconds since 1970; 0: none was.
     pub(crate) next_rebuild: i64,
-    /// Counts servers: each has a number of its own.
-    versions: u32,
+    /// The number of the server that is added next.
+    next_serial: u32,
 }
 
 impl Core {
@@ -88,9 +88,6 @@ impl Core {
     fn fail_at(&mut self, options: &Options, at: usize, failure: Failure) -> Return {
         let Some(instance) = self.instances.get_mut(at) else { return failure.code };
         let code = failure.code;
-        if code == Return::TIMEOUT {
-            instance.timeouts = instance.timeouts.saturating_add(1);
-        }
         let failure = failure.at(&instance.label());
         instance.errors.add(options, failure.clone());
         self.errors.add(options, failure);
@@ -100,9 +97,14 @@ impl Core {
     /// Checks keys as libmemcached does. Without `verify_key` it lets pass what it then sends for more than one key, or
     /// for a command of its own; that is refused here.
     pub(crate) fn check_keys(&mut self, options: &Options, keys: &[&[u8]]) -> Result<(), Return> {
-        let prefix = self.namespace.as_ref().map_or(0, |namespace| namespace.as_bytes().len());
+        let namespace = self.namespace.as_ref().map_or(&b""[..], |namespace| namespace.as_bytes());
+        let namespace_bytes = namespace.len();
+        // One that was set for the binary protocol, which takes every byte.
+        if !options.binary && !namespace.iter().all(u8::is_ascii_graphic) {
+            return Err(self.fail(options, Return::BAD_KEY_PROVIDED, "Namespace had invalid character."));
+        }
         for key in keys {
-            if key.is_empty() || key.len() + prefix > KEY_BYTES_MAX {
+            if key.is_empty() || key.len() + namespace_bytes > KEY_BYTES_MAX {
                 return Err(self.fail(options, Return::BAD_KEY_PROVIDED, "Key provided was too long."));
             }
             let is_graphic = !options.verify_key || key.iter().all(u8::is_ascii_graphic);
@@ -125,7 +127,7 @@ impl Core {
     /// Remembers which server failed last.
     fn note_disconnect(&mut self, at: usize) {
         let Some(instance) = self.instances.get(at) else { return };
-        if self.last_disconnected.as_ref().is_none_or(|last| last.version != instance.version) {
+        if self.last_disconnected.as_ref().is_none_or(|last| last.serial != instance.serial) {
             self.last_disconnected = instance.copy();
         }
     }

@@ -42,9 +42,11 @@ pub(super) const PROGRAMS: [Program; 18] = [
 ];
 
 /// What libmemcached cannot do, or does wrong: programs that know what is right, and the door that each is for.
-const OWN: [(&str, Door); 5] = [
+const OWN: [(&str, Door); 7] = [
     ("tls.c", Door::Tls),
     ("limits.c", Door::Plain),
+    ("waits.c", Door::Plain),
+    ("injection.c", Door::Plain),
     ("ownership.c", Door::Plain),
     ("unwinding.cpp", Door::Plain),
     ("stacks.c", Door::Plain),

@@ -1,6 +1,6 @@
 //! Expected replies, and the keys that they may contain.
 
-use std::collections::VecDeque;
+use std::collections::{TryReserveError, VecDeque};
 
 use super::binary::Sent;
 use super::{Event, Mode, Outcome};
@@ -121,6 +121,11 @@ impl<T> Queue<T> {
     #[inline]
     pub(super) fn push_key(&mut self, key: &[u8]) {
         self.keys.push(key);
+    }
+
+    /// Takes memory for so many bytes of keys and their lengths.
+    pub(super) fn try_reserve(&mut self, bytes: usize) -> Result<(), TryReserveError> {
+        self.keys.bytes.try_reserve(bytes)
     }
 
     /// The next key of the get at the front.

@@ -4,7 +4,7 @@ use larder_client::codec::{Event, Outcome, Pipeline};
 
 use super::change::refusal;
 use super::failure::Failure;
-use super::link::{Link, Tag};
+use super::link::{Link, Room, Tag};
 use super::{Core, Options};
 use crate::abi::{Return, copied};
 
@@ -24,8 +24,9 @@ impl Core {
                 pipeline.flush_all(output, delay_secs, tag);
             };
             let flushed = match tag {
-                Some(_) => self.ask(options, at, flush, |_| Ok(())),
-                None => self.send(options, at, 0, |link| {
+                Some(_) => self.ask(options, at, 0, flush, |_| Ok(())),
+                None => self.send(options, at, Room::default(), |link| {
+                    link.is_quiet |= !options.binary;
                     link.request(flush)?;
                     link.flush(options)
                 }),
@@ -47,23 +48,24 @@ impl Core {
         }
         let mut result = Return::SUCCESS;
         for at in 0..self.instances.len() {
-            if self.instances[at].versions[0] != u8::MAX {
+            if self.instances[at].release[0] != u8::MAX {
                 continue;
             }
-            let mut versions = None;
+            let mut release = None;
             let asked = self.ask(
                 options,
                 at,
+                0,
                 |pipeline, output| pipeline.version(output, Tag::Awaited),
                 |event| {
                     if let Event::Done(_, Outcome::Version(text)) = event {
-                        versions = parse_version(text);
+                        release = parse_version(text);
                     }
                     Ok(())
                 },
             );
-            match (asked, versions) {
-                (Ok(()), Some(versions)) => self.instances[at].versions = versions,
+            match (asked, release) {
+                (Ok(()), Some(release)) => self.instances[at].release = release,
                 (Ok(()), None) => {
                     let text = "strtol() failed to parse major version";
                     self.fail_at(options, at, Failure::new(Return::UNKNOWN_READ_FAILURE, text));
@@ -87,6 +89,7 @@ impl Core {
         self.ask(
             options,
             at,
+            group.len(),
             |pipeline, output| pipeline.stats(output, group, Tag::Awaited),
             |event| {
                 if let Event::Stat(name, value) = event {
@@ -135,7 +138,7 @@ impl Core {
         let mut result = Return::SUCCESS;
         for at in 0..self.instances.len() {
             if self.instances[at].link.as_ref().is_some_and(Link::has_output)
-                && self.receive(options, at, |link| link.flush(options)).is_err()
+                && self.with_link(options, at, |link| link.flush(options)).is_err()
             {
                 result = Return::SOME_ERRORS;
             }
@@ -162,22 +165,23 @@ impl Core {
         self.instances.first()?.link.as_ref()?.buffer_sizes()
     }
 
-    /// Sends a request and takes its reply, whose events go to `take`, in the time that one wait may take. An error of
-    /// `take` ends it, and the connection.
+    /// Sends a request, with `bytes` that the program has chosen, and takes its reply, whose events go to `take`, in the
+    /// time that one wait may take. An error of `take` ends it, and the connection.
     fn ask(
         &mut self,
         options: &Options,
         at: usize,
+        bytes: usize,
         request: impl FnOnce(&mut Pipeline<Tag>, &mut Vec<u8>),
         mut take: impl FnMut(&Event<'_, Tag>) -> Result<(), Failure>,
     ) -> Result<(), Return> {
-        self.send(options, at, 0, |link| {
+        self.send(options, at, Room::of(bytes), |link| {
             link.request(request)?;
             link.flush(options)
         })?;
         self.instances[at].wanted.clear();
         let mut refused = None;
-        let told = self.receive(options, at, |link| {
+        let told = self.with_link(options, at, |link| {
             link.await_reply_in_time(options, |event| {
                 take(&event)?;
                 Ok(match event {

@@ -6,7 +6,7 @@ use larder_client::codec::{
 use larder_protocol::udp::DATAGRAM_BYTES_MAX;
 
 use super::failure::Failure;
-use super::link::{Link, Tag};
+use super::link::{Link, Room, Tag};
 use super::place::unix_secs;
 use super::{Core, Options};
 use crate::abi::Return;
@@ -120,6 +120,11 @@ pub(super) fn refusal(options: &Options, reply: &ErrorReply<'_>) -> Failure {
     }
 }
 
+/// Does an error say that the server may have read only a part of the request, and taken the rest for others?
+pub(super) fn is_doubtful(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Client | ErrorKind::UnknownCommand)
+}
+
 impl Core {
     /// Changes an item: of `group`'s server, if it is given.
     pub(crate) fn change(
@@ -159,7 +164,7 @@ impl Core {
             (false, true) => Some(Tag::Ignored),
             (false, false) => Some(Tag::Awaited),
         };
-        let sent = self.send(options, at, operation.value_bytes(), |link| {
+        let sent = self.send(options, at, Room::of(operation.value_bytes()), |link| {
             link.is_quiet |= tag.is_none() && !options.binary;
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
@@ -183,7 +188,7 @@ impl Core {
         self.instances[at].wanted.clear();
         let mut number = None;
         let mut refused = None;
-        let told = self.receive(options, at, |link| {
+        let told = self.with_link(options, at, |link| {
             link.await_reply_in_time(options, |event| {
                 let Event::Done(_, outcome) = event else { return Ok(Ok(Return::SUCCESS)) };
                 if let Outcome::Number(sum) = outcome {
@@ -214,32 +219,32 @@ impl Core {
         for step in 1..=options.replicas as usize {
             let at = (first + step) % count;
             // A replica that is away misses the change, as in libmemcached.
-            let _ = self.send(options, at, operation.value_bytes(), |link| {
+            let _ = self.send(options, at, Room::of(operation.value_bytes()), |link| {
                 link.request(|pipeline, output| operation.request(key, pipeline, output, None))?;
                 link.flush(options)
             });
         }
     }
 
-    /// Uses a server's connection to send, and makes one if there is none. If there is no memory for `bytes` of what
-    /// the program has chosen, the connection stays, with what is buffered: nothing was written.
+    /// Uses a server's connection to send, and makes one if there is none. If there is no memory for the request, the
+    /// connection stays, with what is buffered: nothing was written.
     pub(super) fn send(
         &mut self,
         options: &Options,
         at: usize,
-        bytes: usize,
+        room: Room,
         send: impl FnOnce(&mut Link) -> Result<(), Failure>,
     ) -> Result<(), Return> {
         self.connect(options, at)?;
         let link = self.instances.get_mut(at).and_then(|instance| instance.link.as_mut());
-        if let Some(Err(failure)) = link.map(|link| link.reserve(bytes)) {
+        if let Some(Err(failure)) = link.map(|link| link.reserve(room)) {
             return Err(self.fail_at(options, at, failure));
         }
-        self.receive(options, at, send)
+        self.with_link(options, at, send)
     }
 
     /// Uses a server's connection. A failure closes it.
-    pub(super) fn receive<R>(
+    pub(super) fn with_link<R>(
         &mut self,
         options: &Options,
         at: usize,
@@ -269,8 +274,7 @@ impl Core {
         kind: Option<ErrorKind>,
     ) -> Return {
         let is_quiet = self.instances.get(at).and_then(|instance| instance.link.as_ref());
-        let is_doubtful = is_quiet.is_some_and(|link| link.is_quiet)
-            || matches!(kind, Some(ErrorKind::Client | ErrorKind::UnknownCommand));
+        let is_doubtful = is_quiet.is_some_and(|link| link.is_quiet) || kind.is_some_and(is_doubtful);
         if let Some(instance) = self.instances.get_mut(at)
             && (is_doubtful || (failure.code.is_fatal() && kind != Some(ErrorKind::NonNumeric)))
         {

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::change::refusal;
 use super::failure::Failure;
-use super::link::{Link, Tag, timespec};
+use super::link::{Link, Room, Tag, timespec};
 use super::{Core, Options};
 use crate::abi::Return;
 
@@ -102,10 +102,10 @@ impl Core {
             link.request(|pipeline, output| pipeline.get(output, &get, &whole, Tag::Awaited))?;
             link.flush(options)
         };
-        let at = self.send_to_a_replica(options, first, 0, ask)?;
+        let at = self.send_to_a_replica(options, first, Room::default(), ask)?;
         let mut code = Return::NOTFOUND;
         let mut refused = None;
-        let told = self.receive(options, at, |link| {
+        let told = self.with_link(options, at, |link| {
             link.await_reply(options, |event| match event {
                 Event::Value(found) => {
                     let cas = found.cas.unwrap_or(0);
@@ -133,7 +133,7 @@ impl Core {
         &mut self,
         options: &Options,
         first: usize,
-        bytes: usize,
+        room: Room,
         ask: impl Fn(&mut Link) -> Result<(), Failure>,
     ) -> Result<usize, Return> {
         let replicas = if options.binary { options.replicas as usize } else { 0 };
@@ -142,7 +142,7 @@ impl Core {
         let mut code = Return::FAILURE;
         for step in 0..=replicas {
             let at = (first + (start + step) % (replicas + 1)) % count;
-            match self.send(options, at, bytes, &ask) {
+            match self.send(options, at, room, &ask) {
                 Ok(()) => return Ok(at),
                 Err(error) => code = error,
             }
@@ -188,13 +188,16 @@ impl Core {
                 return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
             }
             slices.extend(whole.keys());
-            let request_bytes =
-                whole.bytes.len().saturating_add(whole.starts.len().saturating_mul(HEAD_BYTES));
+            let (count, key_bytes) = (whole.starts.len(), whole.bytes.len());
+            let room = Room {
+                request_bytes: key_bytes.saturating_add(count.saturating_mul(HEAD_BYTES)),
+                log_bytes: key_bytes.saturating_add(count),
+            };
             let ask = |link: &mut Link| {
                 link.request(|pipeline, output| pipeline.multi_get(output, &get, &slices, Tag::Wanted))?;
                 link.flush(options)
             };
-            match self.send_to_a_replica(options, first, request_bytes, ask) {
+            match self.send_to_a_replica(options, first, room, ask) {
                 Ok(at) => {
                     sent += 1;
                     self.instances[at].wanted.push_back(share);
@@ -248,7 +251,7 @@ impl Core {
         sink: &mut impl FnMut(Found<'_>) -> Return,
     ) -> Result<Step, Return> {
         let Some(wanted) = self.instances[at].wanted.pop_front() else { return Ok(Step::End) };
-        let step = self.receive(options, at, |link| {
+        let step = self.with_link(options, at, |link| {
             link.next(options, |event| match event {
                 Event::Value(found) => {
                     let (key, cas) = (wanted.key(found.index), found.cas.unwrap_or(0));
@@ -308,7 +311,7 @@ impl Core {
         for at in 0..self.instances.len() {
             if self.instances[at].response_count() > 0 {
                 // A failure closes the connection, and a new one is made.
-                let _ = self.receive(options, at, |link| {
+                let _ = self.with_link(options, at, |link| {
                     link.flush(options)?;
                     link.drain(options)
                 });

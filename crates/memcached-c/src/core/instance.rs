@@ -22,13 +22,12 @@ pub(crate) struct State {
     pub(crate) weight: u32,
     pub(crate) kind: Kind,
     /// Its number among all that the client ever had.
-    pub(crate) version: u32,
+    pub(crate) serial: u32,
     /// Major, minor and micro version of the server, each 255 as long as it is not known.
-    pub(crate) versions: [u8; 3],
+    pub(crate) release: [u8; 3],
     pub(crate) errors: Errors,
     /// When it may be tried again, in seconds since 1970.
     pub(crate) next_retry: Cell<i64>,
-    pub(super) timeouts: u32,
     pub(super) is_in_timeout: bool,
     pub(super) failures: Count,
     pub(super) timed_out: Count,
@@ -54,28 +53,27 @@ pub(crate) enum Kind {
 
 impl Instance {
     /// A server without connection and history. `None`: there is no memory.
-    fn new(host: &[u8], port: u16, weight: u32, kind: Kind, version: u32) -> Option<Box<Self>> {
-        Self::create(host, port, State::new(host, port, weight, kind, version))
+    fn new(host: &[u8], port: u16, weight: u32, kind: Kind, serial: u32) -> Option<Box<Self>> {
+        Self::create(host, port, State::new(host, port, weight, kind, serial))
     }
 
     /// The same server, without connection and history. `None`: there is no memory.
     pub(super) fn copy(&self) -> Option<Box<Self>> {
-        Self::new(self.host.as_bytes(), self.port, self.weight, self.kind, self.version)
+        Self::new(self.host.as_bytes(), self.port, self.weight, self.kind, self.serial)
     }
 }
 
 impl State {
-    fn new(host: &[u8], port: u16, weight: u32, kind: Kind, version: u32) -> Self {
+    fn new(host: &[u8], port: u16, weight: u32, kind: Kind, serial: u32) -> Self {
         Self {
             host: CString::new(host).unwrap_or_default(),
             port,
             weight: weight.max(1),
             kind,
-            version,
-            versions: [u8::MAX; 3],
+            serial,
+            release: [u8::MAX; 3],
             errors: Errors::default(),
             next_retry: Cell::new(0),
-            timeouts: 0,
             is_in_timeout: false,
             failures: Count::default(),
             timed_out: Count::default(),
@@ -131,19 +129,18 @@ impl State {
         self.is_in_timeout = false;
     }
 
-    /// A connection could not be made. True: the server is left alone for a while.
-    pub(super) fn mark_failed(&mut self, options: &Options, now: i64) -> bool {
+    /// A connection could not be made. After some, the server is left alone for a while.
+    pub(super) fn mark_failed(&mut self, options: &Options, now: i64) {
         if self.is_in_timeout {
-            return false;
+            return;
         }
         self.timed_out.add(options.query_id);
         if self.timed_out.count < options.timeout_limit {
-            return false;
+            return;
         }
         self.next_retry.set(now.saturating_add(options.retry_timeout_secs.into()));
         self.is_in_timeout = true;
         self.failures.add(options.query_id);
-        true
     }
 }
 
@@ -166,8 +163,8 @@ impl Core {
         weight: u32,
         kind: Kind,
     ) -> Result<(), Return> {
-        self.versions = self.versions.wrapping_add(1);
-        let made = Instance::new(host, port, weight, kind, self.versions);
+        let made = Instance::new(host, port, weight, kind, self.next_serial);
+        self.next_serial = self.next_serial.wrapping_add(1);
         match made.filter(|_| self.instances.try_reserve(1).is_ok()) {
             Some(instance) => self.instances.push(instance),
             None => return Err(self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "")),

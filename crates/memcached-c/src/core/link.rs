@@ -18,6 +18,7 @@ pub(super) use socket::timespec;
 use socket::{Socket, datagram, duration, stream, wait};
 
 use super::Options;
+use super::change::{is_doubtful, refusal};
 use super::failure::Failure;
 use crate::abi::{Credentials, Return};
 
@@ -29,12 +30,28 @@ pub(super) struct Link {
     output: Vec<u8>,
     input: Input,
     /// Milliseconds that a read or a write of the socket waits; negative: for ever.
-    patience: i32,
+    socket_timeout: i32,
     request_id: u16,
     /// Bytes that were sent since something was received.
     unanswered_bytes: usize,
     /// A request was told not to be answered. An error may be meant for it, and no tag says so in text.
     pub(super) is_quiet: bool,
+}
+
+/// Memory that a request needs, as far as the program has chosen it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Room {
+    /// To be sent.
+    pub(super) request_bytes: usize,
+    /// To know keys until they are answered.
+    pub(super) log_bytes: usize,
+}
+
+impl Room {
+    /// Of a request that has so many bytes from the program.
+    pub(super) fn of(request_bytes: usize) -> Self {
+        Self { request_bytes, log_bytes: 0 }
+    }
 }
 
 /// What a request is for.
@@ -62,18 +79,18 @@ impl Link {
             pipeline: Pipeline::new(protocol),
             output: Vec::new(),
             input: Input::default(),
-            patience: -1,
+            socket_timeout: -1,
             request_id: 0,
             unanswered_bytes: 0,
             is_quiet: false,
         };
         if let Some(login) = login {
-            link.reserve(login.user.len().saturating_add(login.password.len()))?;
+            link.reserve(Room::of(login.user.len().saturating_add(login.password.len())))?;
             link.pipeline.login(&mut link.output, &login.user, &login.password, Tag::Awaited);
             link.flush(options)?;
             link.await_reply_in_time(options, |event| {
                 Ok(match event {
-                    Event::Done(_, Outcome::Error(reply)) => Err(super::change::refusal(options, &reply)),
+                    Event::Done(_, Outcome::Error(reply)) => Err(refusal(options, &reply)),
                     _ => Ok(()),
                 })
             })??;
@@ -86,9 +103,11 @@ impl Link {
         self.pipeline.len()
     }
 
-    /// Takes memory for requests whose size the program has chosen.
-    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.output.try_reserve(bytes.saturating_add(REQUEST_BYTES)).map_err(|_| Failure::out_of_memory())
+    /// Takes memory for a request.
+    pub(super) fn reserve(&mut self, room: Room) -> Result<(), Failure> {
+        let reserved = self.output.try_reserve(room.request_bytes.saturating_add(REQUEST_BYTES));
+        let reserved = reserved.and_then(|()| self.pipeline.try_reserve(room.log_bytes));
+        reserved.map_err(|_| Failure::out_of_memory())
     }
 
     /// Adds a request to those that are sent next. A datagram is sent at once.
@@ -168,7 +187,7 @@ impl Link {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Failure::of_io(&error)),
             }
-            if !rest.is_empty() && deadline.has_passed() {
+            if deadline.has_passed() {
                 return Err(Failure::timeout());
             }
         }
@@ -177,10 +196,10 @@ impl Link {
     /// Makes reads and writes of the socket wait as long as they may. Not for a time of 0.
     fn limit_waits(&mut self, options: &Options) -> Result<(), Failure> {
         if let Socket::Stream(stream) = &self.socket
-            && self.patience != options.poll_timeout
+            && self.socket_timeout != options.poll_timeout
         {
             stream.set_timeout(duration(options.poll_timeout)).map_err(|error| Failure::of_io(&error))?;
-            self.patience = options.poll_timeout;
+            self.socket_timeout = options.poll_timeout;
         }
         Ok(())
     }
@@ -190,7 +209,7 @@ impl Link {
         let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
         let mut sent = 0;
         // A server that says a little now and then, and reads nothing, makes no progress.
-        let (mut deadline, mut received) = (Deadline::after(options.poll_timeout), 0);
+        let mut deadline = Deadline::after_progress(options.poll_timeout);
         loop {
             let written = match self.output.get(sent..) {
                 Some(rest) if !rest.is_empty() => stream.write(rest),
@@ -200,28 +219,23 @@ impl Link {
             match written {
                 Ok(bytes) => {
                     sent += bytes;
-                    (deadline, received) = (Deadline::after(options.poll_timeout), 0);
+                    deadline.renew();
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(error) if is_retryable(&error) => {
                     let has_room = self.input.len() < INPUT_BYTES_MAX;
                     let read = if has_room { self.input.read(stream, 0) } else { Ok(0) };
                     match read {
                         Ok(0) if has_room => return Err(Failure::disconnected()),
-                        Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                            return Err(Failure::of_io(&error));
-                        }
+                        Err(error) if !is_retryable(&error) => return Err(Failure::of_io(&error)),
                         Ok(bytes) if bytes > 0 => {
-                            received += bytes;
-                            if received >= PROGRESS_BYTES {
-                                (deadline, received) = (Deadline::after(options.poll_timeout), 0);
-                            } else if deadline.has_passed() && options.poll_timeout != 0 {
+                            deadline.received(bytes);
+                            if deadline.has_passed() && options.poll_timeout != 0 {
                                 return Err(Failure::timeout());
                             }
                         }
                         _ => {
                             let readable = if has_room { PollFlags::IN } else { PollFlags::empty() };
-                            wait(stream.as_fd(), PollFlags::OUT | readable, options.poll_timeout)?;
+                            wait(stream.as_fd(), PollFlags::OUT | readable, deadline.left())?;
                         }
                     }
                 }
@@ -230,26 +244,29 @@ impl Link {
         }
     }
 
-    /// Takes the next event, waiting for it.
+    /// Takes the next event, waiting for it as [`Link::await_reply`] does.
     pub(super) fn next<R>(
         &mut self,
         options: &Options,
         take: impl FnOnce(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
-        self.next_within(options, None, take)
+        self.next_within(options, &mut Deadline::after_progress(options.poll_timeout), take)
     }
 
-    /// The same; `deadline`: for a reply without a value, which may not be endless.
     fn next_within<R>(
         &mut self,
         options: &Options,
-        deadline: Option<&Deadline>,
+        deadline: &mut Deadline,
         take: impl FnOnce(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
         loop {
             let unread = self.input.unread();
             let mut rest = unread;
             match self.pipeline.receive(&mut rest) {
+                // The replies after it may be to what the server took for requests.
+                Ok(Some(Event::Done(Tag::Ignored, Outcome::Error(reply)))) if is_doubtful(reply.kind) => {
+                    return Err(refusal(options, &reply));
+                }
                 Ok(Some(event)) => {
                     let result = take(event);
                     let taken = unread.len() - rest.len();
@@ -263,26 +280,23 @@ impl Link {
                 }
                 Err(violation) => return Err(Failure::violation(&violation)),
             }
-            if let Some(deadline) = deadline {
-                if self.pipeline.needed_bytes() > REPLY_BYTES_MAX {
-                    return Err(Failure::new(Return::UNKNOWN_READ_FAILURE, "the reply is too long"));
-                }
-                if deadline.has_passed() && options.poll_timeout != 0 {
-                    return Err(Failure::timeout());
-                }
+            let has_value = deadline.renews() && self.pipeline.front() != Some(&Tag::Ignored);
+            if !has_value && self.pipeline.needed_bytes() > REPLY_BYTES_MAX {
+                return Err(Failure::new(Return::UNKNOWN_READ_FAILURE, "the reply is too long"));
             }
-            self.fill(options)?;
+            self.fill(options, deadline)?;
         }
     }
 
     /// Takes events until the reply to the awaited request is complete; its events go to `take`. For values, which may
-    /// be large.
+    /// be large: it ends when the server makes no progress for the time that one wait may take.
     pub(super) fn await_reply<R>(
         &mut self,
         options: &Options,
         mut take: impl FnMut(Event<'_, Tag>) -> R,
     ) -> Result<R, Failure> {
-        self.await_reply_within(options, false, |event| Ok(take(event)))
+        let deadline = || Deadline::after_progress(options.poll_timeout);
+        self.await_reply_within(options, deadline, |event| Ok(take(event)))
     }
 
     /// The same, for a reply without a value, of which the server says how long it is: all of it has to come in the
@@ -292,54 +306,40 @@ impl Link {
         options: &Options,
         take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        self.await_reply_within(options, true, take)
+        self.await_reply_within(options, || Deadline::after(options.poll_timeout), take)
     }
 
     fn await_reply_within<R>(
         &mut self,
         options: &Options,
-        is_in_time: bool,
+        deadline: impl FnOnce() -> Deadline + Copy,
         mut take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        let mut turn = None;
+        // All replies before it have the time of one wait together.
+        let mut before = Deadline::after_progress(options.poll_timeout);
+        let mut own = None;
         loop {
             let is_awaited = self.pipeline.front() == Some(&Tag::Awaited);
-            self.take_turn(&mut turn, options, is_in_time);
-            let step =
-                self.next_within(options, turn.as_ref().map(|(_, deadline)| deadline), |event| {
-                    let is_done = matches!(event, Event::Done(Tag::Awaited, _));
-                    let result = if is_awaited || is_done { Some(take(event)?) } else { None };
-                    Ok(result.filter(|_| is_done))
-                })??;
+            let deadline = if is_awaited { own.get_or_insert_with(deadline) } else { &mut before };
+            let step = self.next_within(options, deadline, |event| {
+                let is_done = matches!(event, Event::Done(Tag::Awaited, _));
+                let result = if is_awaited || is_done { Some(take(event)?) } else { None };
+                Ok(result.filter(|_| is_done))
+            })??;
             if let Some(result) = step {
                 return Ok(result);
             }
         }
     }
 
-    /// Takes and drops the replies to all requests.
+    /// Takes and drops the replies to all requests. It ends when the server makes no progress for the time that one
+    /// wait may take: all small replies have that time together.
     pub(super) fn drain(&mut self, options: &Options) -> Result<(), Failure> {
-        let mut turn = None;
+        let mut deadline = Deadline::after_progress(options.poll_timeout);
         while self.due() > 0 {
-            self.take_turn(&mut turn, options, false);
-            self.next_within(options, turn.as_ref().map(|(_, deadline)| deadline), |_| ())?;
+            self.next_within(options, &mut deadline, |_| ())?;
         }
         Ok(())
-    }
-
-    /// Begins the time of the reply at the front, if it is one without a value and its turn has just come. `turn`: how
-    /// many replies were due then, and that time.
-    fn take_turn(&self, turn: &mut Option<(usize, Deadline)>, options: &Options, is_in_time: bool) {
-        let is_bounded = match self.pipeline.front() {
-            Some(Tag::Ignored) => true,
-            Some(Tag::Awaited) => is_in_time,
-            _ => false,
-        };
-        if !is_bounded {
-            *turn = None;
-        } else if turn.as_ref().is_none_or(|(due, _)| *due != self.due()) {
-            *turn = Some((self.due(), Deadline::after(options.poll_timeout)));
-        }
     }
 
     /// Is there something that has been received, and not been taken?
@@ -377,17 +377,14 @@ impl Link {
             return;
         }
         // The server closes the connection when it is done. Replies on the way are dropped.
-        let deadline = Deadline::after(options.poll_timeout);
-        while !deadline.has_passed() {
+        let mut deadline = Deadline::after(options.poll_timeout);
+        while self.fill(options, &mut deadline).is_ok() {
             self.input = Input::default();
-            if self.fill(options).is_err() {
-                return;
-            }
         }
     }
 
     /// Reads until there is more, as much as the next event needs if the rest of it is on its way.
-    fn fill(&mut self, options: &Options) -> Result<(), Failure> {
+    fn fill(&mut self, options: &Options, deadline: &mut Deadline) -> Result<(), Failure> {
         if let Socket::Datagram(_) = self.socket {
             return Err(Failure::new(Return::NOT_SUPPORTED, ""));
         }
@@ -396,24 +393,28 @@ impl Link {
         }
         self.limit_waits(options)?;
         let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
-        let deadline = Deadline::after(options.poll_timeout);
         loop {
+            // The socket itself waits all of the time. Only a part of it is left after the first read.
+            if !deadline.begin() && !wait(stream.as_fd(), PollFlags::IN, deadline.left())? {
+                continue;
+            }
             match self.input.read(stream, self.pipeline.needed_bytes()) {
                 Ok(0) => return Err(Failure::disconnected()),
-                Ok(_) => {
+                Ok(bytes) => {
                     self.unanswered_bytes = 0;
+                    deadline.received(bytes);
                     return Ok(());
                 }
-                // A signal: the socket would wait all of its time again.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    if deadline.has_passed() {
-                        return Err(Failure::timeout());
-                    }
-                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Failure::of_io(&error)),
             }
         }
     }
+}
+
+/// May a write or a read that has failed succeed later?
+fn is_retryable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Requests are buffered up to this size (`MEMCACHED_MAX_BUFFER`).
@@ -424,7 +425,5 @@ const REQUEST_BYTES: usize = 512;
 const SAFE_BYTES: usize = 16 << 10;
 /// What a reply without a value may announce: `stats detail dump` is one text.
 const REPLY_BYTES_MAX: usize = 64 << 20;
-/// A server that has said so much has not said nothing.
-const PROGRESS_BYTES: usize = 64 << 10;
 /// So much is read before requests are sent that the server does not take.
 const INPUT_BYTES_MAX: usize = 256 << 20;

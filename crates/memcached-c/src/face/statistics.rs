@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use super::{fail, query, session, versions};
 use crate::abi::{
-    Chars, Heap, Memc, Out, Return, StatArray, StatFn, StatSt, export, export_calling, guarded,
+    Chars, Heap, Memc, Out, Return, StatArray, StatFn, StatSt, copied, export, export_calling, guarded,
 };
 use crate::core::{Core, Options};
 
@@ -137,7 +137,11 @@ fn begin_to_execute(memc: &Memc, group: &Chars) -> Result<Vec<u8>, Return> {
     match session(memc) {
         // Here the empty name is the general group.
         _ if group.text().is_some_and(|group| group.is_empty()) => Ok(Vec::new()),
-        Some((mut session, options)) => checked(&mut session.core, &options, group).map(<[u8]>::to_vec),
+        Some((mut session, options)) => {
+            let core = &mut session.core;
+            let name = checked(core, &options, group)?;
+            copied(name, 0).ok_or_else(|| core.fail(&options, Return::MEMORY_ALLOCATION_FAILURE, ""))
+        }
         None => Err(Return::INVALID_ARGUMENTS),
     }
 }
@@ -145,11 +149,12 @@ fn begin_to_execute(memc: &Memc, group: &Chars) -> Result<Vec<u8>, Return> {
 /// The name of a group, which may be of several words; of null, none. Errors: it could be read as a command.
 fn checked<'g>(core: &mut Core, options: &Options, group: &'g Chars) -> Result<&'g [u8], Return> {
     let Some(group) = group.text().map(|group| group.to_bytes()) else { return Ok(b"") };
-    let words: Vec<_> = group.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
-    if words.is_empty() {
+    if group.iter().all(|byte| *byte == b' ') {
         return Err(core.fail(options, Return::BAD_KEY_PROVIDED, "Key provided was too long."));
     }
-    core.check_keys(options, &words)?;
+    for word in group.split(|byte| *byte == b' ').filter(|word| !word.is_empty()) {
+        core.check_keys(options, &[word])?;
+    }
     Ok(group)
 }
 

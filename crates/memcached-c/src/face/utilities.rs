@@ -33,9 +33,9 @@ export! {
 
     fn libmemcached_util_version_check(memc: Memc, major: u8, minor: u8, micro: u8) -> bool {
         let wanted = [major, minor, micro];
-        let is_new = |versions: [u8; 3]| versions[0] != u8::MAX && versions >= wanted;
+        let is_new = |release: [u8; 3]| release[0] != u8::MAX && release >= wanted;
         versions::fetch(&memc).is_success()
-            && memc.read(|core| core.instances.iter().all(|server| is_new(server.versions))).unwrap_or(false)
+            && memc.read(|core| core.instances.iter().all(|server| is_new(server.release))).unwrap_or(false)
     }
 }
 

@@ -9,15 +9,15 @@ export! {
     }
 
     fn memcached_server_major_version(server: InstancePtr) -> u8 {
-        server.get().map_or(u8::MAX, |server| server.versions[0])
+        server.get().map_or(u8::MAX, |server| server.release[0])
     }
 
     fn memcached_server_minor_version(server: InstancePtr) -> u8 {
-        server.get().map_or(u8::MAX, |server| server.versions[1])
+        server.get().map_or(u8::MAX, |server| server.release[1])
     }
 
     fn memcached_server_micro_version(server: InstancePtr) -> u8 {
-        server.get().map_or(u8::MAX, |server| server.versions[2])
+        server.get().map_or(u8::MAX, |server| server.release[2])
     }
 }
 

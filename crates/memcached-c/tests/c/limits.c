@@ -1,103 +1,9 @@
 /* What a server or a caller chooses the size of ends: replies without an end, and memory that there is not. It knows
  * what is right. */
-#include "transcript.h"
-#include <arpa/inet.h>
+#include "stub.h"
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static int failures;
-static void expect(bool is_right, const char *what)
-{
-  if (!is_right) {
-    printf("wrong: %s\n", what);
-    failures++;
-  }
-}
-
-/* A server that answers every request with the head, and then with the same again and again. */
-struct endless {
-  const char *head;
-  size_t head_bytes;
-  const char *part;
-  size_t part_bytes;
-  useconds_t pause_micros;
-  size_t most;
-  /* What it has sent of it to the last client. */
-  volatile size_t sent;
-  int listener;
-};
-
-static void *serve(void *context)
-{
-  struct endless *server = context;
-  /* When the last client is gone, it may be as well. */
-  int listener = server->listener;
-  char request[4096];
-  for (;;) {
-    int peer = accept(listener, NULL, NULL);
-    server->sent = 0;
-    ssize_t bytes = recv(peer, request, sizeof request, 0);
-    if (bytes > 7 && memcmp(request, "version", 7) == 0) {
-      send(peer, S("VERSION 1.6.18\r\n"), MSG_NOSIGNAL);
-      bytes = recv(peer, request, sizeof request, 0);
-    }
-    if (bytes > 0
-        && send(peer, server->head, server->head_bytes, MSG_NOSIGNAL) == (ssize_t) server->head_bytes) {
-      while (server->sent < server->most && send(peer, server->part, server->part_bytes, MSG_NOSIGNAL) > 0) {
-        server->sent++;
-        if (server->pause_micros > 0) {
-          usleep(server->pause_micros);
-        }
-      }
-    }
-    shutdown(peer, SHUT_WR);
-    while (recv(peer, request, sizeof request, 0) > 0) {
-    }
-    close(peer);
-  }
-  return NULL;
-}
-
-static in_port_t start(struct endless *server)
-{
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t length = sizeof address;
-  server->listener = socket(AF_INET, SOCK_STREAM, 0);
-  bind(server->listener, (struct sockaddr *) &address, length);
-  listen(server->listener, 100);
-  getsockname(server->listener, (struct sockaddr *) &address, &length);
-  pthread_t thread;
-  pthread_create(&thread, NULL, serve, server);
-  return ntohs(address.sin_port);
-}
-
-static memcached_st *client_at(in_port_t port, bool binary, uint64_t patience_millis)
-{
-  memcached_st *client = memcached_create(NULL);
-  memcached_server_add(client, "127.0.0.1", port);
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, binary);
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, patience_millis);
-  return client;
-}
-
-static memcached_return_t error_of_stat(in_port_t port, bool binary, uint64_t patience_millis)
-{
-  memcached_st *client = client_at(port, binary, patience_millis);
-  memcached_return_t rc = MEMCACHED_SUCCESS;
-  memcached_stat_free(client, memcached_stat(client, NULL, &rc));
-  if (rc == MEMCACHED_SOME_ERRORS) {
-    rc = memcached_server_error_return(memcached_server_instance_by_position(client, 0));
-  }
-  memcached_free(client);
-  return rc;
-}
 
 static memcached_return_t count(const memcached_instance_st *server, const char *name, size_t name_length,
                                 const char *value, size_t value_length, void *context)
@@ -154,129 +60,22 @@ static void statistics_without_an_end(void)
   memcached_return_t rc = error_of_stat(start(&binary), true, 60000);
   expect(rc == MEMCACHED_UNKNOWN_READ_FAILURE, "endless packets: the error");
   expect(binary.sent < all / 16, "endless packets: the client has taken 64 MiB");
-
-  /* Each comes in time, and all of them do not: 12,000 are a minute of it. */
-  struct endless slow = {.head = "", .part = lines, .part_bytes = 16, .pause_micros = 5000, .most = 12000};
-  expect(error_of_stat(start(&slow), false, 100) == MEMCACHED_TIMEOUT, "slow lines: the error");
-  expect(slow.sent < slow.most, "slow lines: the client has waited for all");
 }
 
-/* Of a reply to a change, or to a login, there is no end either. */
-static void replies_without_an_end(void)
+static void errors_without_an_end(void)
 {
   static char zeros[64 << 10];
   const size_t all = ((size_t) 1 << 30) / sizeof zeros;
-  struct endless slow = {.head = "", .part = "S", .part_bytes = 1, .pause_micros = 5000, .most = 12000};
-  memcached_st *client = client_at(start(&slow), false, 100);
-  expect(memcached_set(client, S("a"), S("x"), 0, 0) == MEMCACHED_TIMEOUT, "a slow reply: the error");
-  expect(slow.sent < slow.most, "a slow reply: the client has waited for all");
-  memcached_free(client);
-
-  /* One that has read only the beginning of the request. */
-  alarm(60);
-  static char value[8 << 20];
-  client = client_at(start(&slow), false, 100);
-  expect(memcached_set(client, S("a"), value, sizeof value, 0, 0) == MEMCACHED_TIMEOUT,
-         "a reply before the request is read: the error");
-  memcached_free(client);
-
-  /* And one before the reply that is waited for. */
-  client = client_at(start(&slow), false, 100);
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
-  memcached_set(client, S("a"), S("x"), 0, 0);
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 0);
-  uint64_t number = 0;
-  expect(memcached_increment(client, S("n"), 1, &number) == MEMCACHED_TIMEOUT,
-         "a slow reply to a buffered request: the error");
-  memcached_free(client);
-  alarm(0);
-
-  /* The protocol announces 1 GiB of words for an error. */
+  /* The protocol announces 1 GiB of words. */
   struct endless words = {
     .head = "\x81\x01\x00\x00\x00\x00\x00\x84\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
     .head_bytes = 24, .part = zeros, .part_bytes = sizeof zeros, .most = all,
   };
-  client = client_at(start(&words), true, 60000);
+  memcached_st *client = client_at(start(&words), true, 60000);
   expect(memcached_set(client, S("a"), S("x"), 0, 0) == MEMCACHED_UNKNOWN_READ_FAILURE, "a long error: the error");
   expect(words.sent < all / 16, "a long error: the client has taken 64 MiB");
   memcached_free(client);
 
-  struct endless login = {
-    .head = "\x81\x21\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00", .head_bytes = 12, .part = "", .part_bytes = 1,
-    .pause_micros = 5000, .most = 12000,
-  };
-  client = client_at(start(&login), true, 100);
-  memcached_set_sasl_auth_data(client, "user", "password");
-  memcached_set(client, S("a"), S("x"), 0, 0);
-  expect(memcached_last_error(client) == MEMCACHED_TIMEOUT, "a slow login: the error");
-  expect(login.sent < login.most, "a slow login: the client has waited for all");
-  memcached_free(client);
-}
-
-/* What nobody has asked for is not the reply to the next request. */
-static void replies_too_many(void)
-{
-  struct endless eager = {.part = "", .most = 0};
-  eager.head = "VALUE a 0 1\r\nx\r\nEND\r\nVALUE b 0 5\r\nEXTRA\r\nEND\r\n";
-  eager.head_bytes = strlen(eager.head);
-  memcached_st *client = client_at(start(&eager), false, 60000);
-  for (const char *key = "ab"; *key; key++) {
-    size_t length = 0;
-    uint32_t flags = 0;
-    memcached_return_t rc = MEMCACHED_SUCCESS;
-    char *value = memcached_get(client, key, 1, &length, &flags, &rc);
-    expect((value != NULL) == (*key == 'a'), "replies too many: only what was asked for");
-    free(value);
-  }
-  memcached_free(client);
-}
-
-/* A server that takes connections, and reads nothing. */
-static in_port_t deaf(void)
-{
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t length = sizeof address;
-  int listener = socket(AF_INET, SOCK_STREAM, 0);
-  int bytes = 16 << 10;
-  setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-  bind(listener, (struct sockaddr *) &address, length);
-  listen(listener, 100);
-  getsockname(listener, (struct sockaddr *) &address, &length);
-  return ntohs(address.sin_port);
-}
-
-static void servers_that_do_not_read(in_port_t sound)
-{
-  static char value[10000];
-  /* Of a client that waits for ever. */
-  alarm(60);
-  for (int binary = 0; binary < 2; binary++) {
-    memcached_st *client = client_at(deaf(), binary, 100);
-    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE, 16 << 10);
-    memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NOREPLY, 1);
-    memcached_return_t rc = MEMCACHED_SUCCESS;
-    for (int i = 0; i < 1000 && rc == MEMCACHED_SUCCESS; i++) {
-      rc = memcached_set(client, S("a"), value, sizeof value, 0, 0);
-    }
-    expect(rc == MEMCACHED_TIMEOUT, "a server that does not read: the error");
-    memcached_free(client);
-  }
-
-  memcached_st *client = client_at(sound, true, 100);
-  memcached_server_add(client, "127.0.0.1", deaf());
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE, 16 << 10);
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NUMBER_OF_REPLICAS, 1);
-  char key[] = "a";
-  while (memcached_generate_hash(client, key, 1) != 0) {
-    key[0]++;
-  }
-  int stored = 0;
-  for (int i = 0; i < 50; i++) {
-    stored += memcached_set(client, key, 1, value, sizeof value, 0, 0) == MEMCACHED_SUCCESS;
-  }
-  expect(stored > 0, "a replica that does not read: its owner is written");
-  memcached_free(client);
-  alarm(0);
 }
 
 /* Leaves this process so much address space and no more. */
@@ -298,45 +97,6 @@ static void *reserved(size_t bytes)
 {
   void *memory = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? NULL : memory;
-}
-
-/* A server that does not end its connection when it is told to, and one that says nothing while signals come. */
-static void ends_of_waits(void)
-{
-  struct endless late = {.head = "", .part = "S", .part_bytes = 1, .pause_micros = 5000, .most = 12000};
-  memcached_st *client = client_at(start(&late), false, 100);
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
-  memcached_set(client, S("a"), S("x"), 0, 0);
-  memcached_quit(client);
-  expect(late.sent < late.most, "a farewell: the client has waited for all");
-  memcached_free(client);
-}
-
-static volatile sig_atomic_t signals;
-
-static void count_signal(int number)
-{
-  (void) number;
-  /* A minute of them. */
-  if (++signals == 3000) {
-    _exit(1);
-  }
-}
-
-static void signals_while_waiting(in_port_t unused)
-{
-  (void) unused;
-  struct sigaction action = {.sa_handler = count_signal};
-  sigaction(SIGALRM, &action, NULL);
-  struct itimerval often = {{0, 20000}, {0, 20000}};
-  memcached_st *client = client_at(deaf(), false, 100);
-  setitimer(ITIMER_REAL, &often, NULL);
-  memcached_return_t rc = MEMCACHED_SUCCESS;
-  size_t length;
-  uint32_t flags;
-  memcached_get(client, S("a"), &length, &flags, &rc);
-  expect(rc == MEMCACHED_TIMEOUT && signals > 0, "a wait with signals ends in time");
-  memcached_free(client);
 }
 
 static void values_without_memory(in_port_t sound)
@@ -420,6 +180,51 @@ static void decryption_without_memory(in_port_t sound)
   memcached_free(client);
 }
 
+/* With any room that there is, many keys are asked for and statistics of a long name, or neither. */
+static void requests_without_memory(in_port_t sound)
+{
+  enum { COUNT = 100000, NAME_BYTES = 4 << 20 };
+  static char texts[COUNT][20];
+  static const char *keys[COUNT];
+  static size_t lengths[COUNT];
+  for (size_t i = 0; i < COUNT; i++) {
+    lengths[i] = (size_t) sprintf(texts[i], "a-long-key-%zu", i);
+    keys[i] = texts[i];
+  }
+  char *name = malloc(NAME_BYTES);
+  memset(name, 'a', NAME_BYTES);
+  for (size_t i = 1; i < NAME_BYTES; i += 2) {
+    name[i] = ' ';
+  }
+  name[NAME_BYTES - 1] = 0;
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  volatile char stack[512 << 10];
+  memset((char *) stack, 0, sizeof stack);
+  for (int binary = 0; binary < 2; binary++) {
+    memcached_st *client = client_at(sound, binary, 60000);
+    memcached_version(client);
+    int short_of = 0, asked = 0;
+    for (size_t room = 256 << 10; asked == 0 && room < (256u << 20); room += 256 << 10) {
+      leave(room);
+      memcached_return_t rc = memcached_mget(client, keys, lengths, COUNT);
+      short_of += rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+      asked += rc == MEMCACHED_SUCCESS;
+      memcached_quit(client);
+    }
+    expect(short_of > 4 && asked == 1, "there was too little memory for keys, and then enough");
+    short_of = 0;
+    for (size_t room = 256 << 10; room < (16u << 20); room += 256 << 10) {
+      leave(room);
+      memcached_return_t rc;
+      memcached_stat_free(client, memcached_stat(client, name, &rc));
+      short_of += memcached_last_error(client) == MEMCACHED_MEMORY_ALLOCATION_FAILURE;
+      memcached_stat_execute(client, name, count, NULL);
+    }
+    expect(short_of > 4, "there was too little memory for the name of statistics");
+    memcached_free(client);
+  }
+}
+
 /* With any room that there is, servers are added and placed, or neither. */
 static void placement_without_memory(in_port_t unused)
 {
@@ -465,19 +270,6 @@ static void placement_without_memory(in_port_t unused)
   memcached_free(client);
 }
 
-/* In a process of its own: the heaps of threads have room that the limit does not count. */
-static void alone(void (*test)(in_port_t), in_port_t sound, const char *what)
-{
-  pid_t child = fork();
-  if (child == 0) {
-    test(sound);
-    fflush(stdout);
-    _exit(failures > 0);
-  }
-  int status = 0;
-  expect(waitpid(child, &status, 0) == child && status == 0, what);
-}
-
 int main(int argc, char **argv)
 {
   if (argc != 2) {
@@ -485,14 +277,11 @@ int main(int argc, char **argv)
   }
   in_port_t sound = (in_port_t) atoi(strrchr(argv[1], ':') + 1);
   alone(decryption_without_memory, sound, "decryption with little memory");
-  alone(signals_while_waiting, sound, "signals in a wait");
+  alone(requests_without_memory, sound, "requests with little memory");
   alone(placement_without_memory, sound, "placement with little memory");
   large_statistics();
   statistics_without_an_end();
-  replies_without_an_end();
-  replies_too_many();
-  servers_that_do_not_read(sound);
-  ends_of_waits();
+  errors_without_an_end();
   values_without_memory(sound);
   if (failures == 0) {
     printf("all is bounded\n");

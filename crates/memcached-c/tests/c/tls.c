@@ -1,6 +1,11 @@
 /* Speaks TLS, which libmemcached cannot: tls SERVER CA_FILE. It knows what is right. */
 #include "transcript.h"
+#include <arpa/inet.h>
 #include <libmemcached/util.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static int checks;
 
@@ -61,6 +66,75 @@ static void fails(const char *server, const char *options)
   }
 }
 
+/* Between a client and a server. */
+struct proxy {
+  struct sockaddr_in server;
+  int listener;
+  /* What the server says is passed on byte by byte. */
+  volatile bool is_slow;
+  volatile size_t passed_slowly;
+};
+
+static void *pass(void *context)
+{
+  struct proxy *proxy = context;
+  struct pollfd ends[2] = {{.fd = accept(proxy->listener, NULL, NULL), .events = POLLIN},
+                           {.fd = socket(AF_INET, SOCK_STREAM, 0), .events = POLLIN}};
+  connect(ends[1].fd, (struct sockaddr *) &proxy->server, sizeof proxy->server);
+  for (;;) {
+    poll(ends, 2, -1);
+    for (int from = 0; from < 2; from++) {
+      static char bytes[4096];
+      if (ends[from].revents == 0) {
+        continue;
+      }
+      bool is_slow = from == 1 && proxy->is_slow;
+      ssize_t got = recv(ends[from].fd, bytes, is_slow ? 1 : sizeof bytes, 0);
+      if (got <= 0 || send(ends[!from].fd, bytes, (size_t) got, MSG_NOSIGNAL) != got) {
+        close(ends[0].fd);
+        close(ends[1].fd);
+        return NULL;
+      }
+      if (is_slow) {
+        proxy->passed_slowly++;
+        usleep(5000);
+      }
+    }
+  }
+}
+
+/* A record of which a byte comes now and then: a minute of it. */
+static void slow_records(const char *server, const char *options)
+{
+  static struct proxy proxy;
+  socklen_t length = sizeof proxy.server;
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  proxy.server = address;
+  proxy.server.sin_port = htons((in_port_t) atoi(strrchr(server, ':') + 1));
+  proxy.listener = socket(AF_INET, SOCK_STREAM, 0);
+  bind(proxy.listener, (struct sockaddr *) &address, length);
+  listen(proxy.listener, 1);
+  getsockname(proxy.listener, (struct sockaddr *) &address, &length);
+  pthread_t thread;
+  pthread_create(&thread, NULL, pass, &proxy);
+  char text[1000];
+  snprintf(text, sizeof text, "--SERVER=127.0.0.1:%d %s --TLS-NAME=localhost", ntohs(address.sin_port), options);
+  memcached_st *client = memcached(text, strlen(text));
+  same(text, client != NULL, client);
+  static char value[12000];
+  same("set", memcached_set(client, S("slow"), value, sizeof value, 0, 0) == MEMCACHED_SUCCESS, client);
+  proxy.is_slow = true;
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, 100);
+  size_t value_length;
+  uint32_t flags;
+  memcached_return_t rc;
+  free(memcached_get(client, S("slow"), &value_length, &flags, &rc));
+  same("a slow record: the error", rc == MEMCACHED_TIMEOUT, client);
+  same("a slow record: the client has waited for all", proxy.passed_slowly < sizeof value, client);
+  memcached_free(client);
+  pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
   if (argc < 3) {
@@ -75,6 +149,8 @@ int main(int argc, char **argv)
     snprintf(options, sizeof options, "--TLS-CA=\"%s\" --TLS-NAME=localhost", argv[2]);
     speaks(argv[1], options, binary);
   }
+  snprintf(options, sizeof options, "--TLS-CA=\"%s\"", argv[2]);
+  slow_records(argv[1], options);
   snprintf(options, sizeof options, "--TLS-CA=\"%s\" --TLS-NAME=other.example", argv[2]);
   fails(argv[1], options);
   fails(argv[1], "--TLS");

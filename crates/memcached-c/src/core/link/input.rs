@@ -32,7 +32,7 @@ impl Input {
     }
 
     /// Reads once. `needed`: so many bytes there have to be at last; the server has only announced them, so not all of
-    /// their memory is taken at once.
+    /// their memory is taken at once. Errors: `Interrupted` if a signal came, or bytes of TLS that are none of a reply.
     pub(super) fn read(&mut self, stream: &mut Stream, needed: usize) -> io::Result<usize> {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -44,14 +44,25 @@ impl Input {
             self.bytes.try_reserve(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
             self.bytes.resize(self.end + room, 0);
         }
-        let read = stream.read(&mut self.bytes[self.end..])?;
+        let read = read_once(stream, &mut self.bytes[self.end..])?;
         self.end += read;
         Ok(read)
     }
 }
 
-/// Buffer space for a read.
-const READ_BYTES: usize = 16 << 10;
+/// Reads from the socket at most once, where a read of TLS goes on until a record is complete.
+fn read_once(stream: &mut Stream, buffer: &mut [u8]) -> io::Result<usize> {
+    let Stream::Tls(tls) = stream else { return stream.read(buffer) };
+    tls.conn.read_tls(&mut tls.sock)?;
+    tls.conn.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    match tls.conn.reader().read(buffer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::Interrupted.into()),
+        read => read,
+    }
+}
+
+/// Buffer space for a read. It is more than a record of TLS: none of it stays inside TLS, where no poll finds it.
+const READ_BYTES: usize = 32 << 10;
 /// Buffer space for a read of a large value.
 const READ_BYTES_MAX: usize = 1 << 20;
 /// A buffer that is larger is freed when it is empty.

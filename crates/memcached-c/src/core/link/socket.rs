@@ -57,11 +57,17 @@ pub(super) fn datagram(address: &Address) -> Result<Socket, Failure> {
     Err(failure)
 }
 
-/// Waits until a socket is ready.
-pub(super) fn wait(socket: BorrowedFd<'_>, events: PollFlags, timeout: i32) -> Result<(), Failure> {
-    match poll(&mut [PollFd::from_borrowed_fd(socket, events)], timespec(timeout).as_ref()) {
+/// Waits until a socket is ready; `None`: for ever. False: a signal came.
+pub(super) fn wait(
+    socket: BorrowedFd<'_>,
+    events: PollFlags,
+    timeout: Option<Duration>,
+) -> Result<bool, Failure> {
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    match poll(&mut [PollFd::from_borrowed_fd(socket, events)], timeout.as_ref()) {
         Ok(0) => Err(Failure::timeout()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) => Ok(true),
+        Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(Failure::of_errno(error.raw_os_error(), "poll()")),
     }
 }
