@@ -36,33 +36,22 @@ export! {
     }
 }
 
-/// Applies a configuration string, and then the file that it names.
+/// Applies a configuration string, and then the file that it names. Options of TLS count together.
 pub(crate) fn apply(memc: &Memc, string: &[u8]) -> Return {
-    with_tls(memc, |tls| {
-        let code = parser::parse(memc, string, 0, tls);
-        match memc.read(|core| core.configuration_file.clone()).flatten() {
-            Some(file) if code.is_success() => load(memc, &file, 0, tls),
-            _ => code,
-        }
-    })
-}
-
-/// Applies a file of configuration strings, one a line.
-pub(crate) fn apply_file(memc: &Memc, file: &CStr) -> Return {
-    with_tls(memc, |tls| load(memc, file, 0, tls))
-}
-
-/// Sets TLS as all strings together say it.
-fn with_tls(memc: &Memc, configure: impl FnOnce(&mut TlsOptions) -> Return) -> Return {
     let mut tls = TlsOptions::default();
-    let code = configure(&mut tls);
+    let mut code = parser::parse(memc, string, 0, &mut tls);
+    if code.is_success()
+        && let Some(file) = memc.read(|core| core.configuration_file.clone()).flatten()
+    {
+        code = load(memc, &file, 0, &mut tls);
+    }
     if code.is_failure() {
         return code;
     }
     tls.apply(memc).map_or_else(|text| fail(memc, Return::PARSE_ERROR, &text), |()| code)
 }
 
-/// `depth`: how many files have led to this one.
+/// Applies a file of configuration strings, one a line. `depth`: how many files have included it.
 fn load(memc: &Memc, file: &CStr, depth: u32, tls: &mut TlsOptions) -> Return {
     let name = file.to_string_lossy();
     let text = match fs::read(name.as_ref()) {

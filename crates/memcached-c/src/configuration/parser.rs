@@ -1,6 +1,6 @@
 //! What a configuration string says.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 use larder_client::address::DEFAULT_PORT;
 
@@ -12,8 +12,8 @@ use crate::core::Distribution;
 use crate::face::behaviors::{self, Behavior};
 use crate::face::{callbacks, clients, fail, number, servers, session};
 
-/// Applies a configuration string, but for its options of TLS, which go to `tls`. `depth`: how many files have led to
-/// the one that it is in.
+/// Applies a configuration string, but for its options of TLS, which go to `tls`. `depth`: how many files have
+/// included the one that it is in.
 pub(super) fn parse(memc: &Memc, string: &[u8], depth: u32, tls: &mut TlsOptions) -> Return {
     let scanner = Scanner::new(string);
     let mut parser = Parser { memc, depth, scanner, previous: None, has_hash: false, tls };
@@ -23,7 +23,7 @@ pub(super) fn parse(memc: &Memc, string: &[u8], depth: u32, tls: &mut TlsOptions
     }
 }
 
-/// A file that leads to itself ends here.
+/// A file that includes itself ends here.
 const DEPTH_MAX: u32 = 16;
 
 struct Parser<'a> {
@@ -69,8 +69,8 @@ impl<'a> Parser<'a> {
             (Kind::Word, "CSL_ERROR") => return Err("ERROR called directly".into()),
             (Kind::Word, "RESET") => {
                 *self.tls = TlsOptions::default();
-                if let Some(file) = clients::renew(self.memc).map_err(|_| self.last_message())? {
-                    self.load(&file)?;
+                if clients::reset(self.memc).is_failure() {
+                    return Err(String::new());
                 }
             }
             (Kind::Word, "INCLUDE") => {
@@ -79,7 +79,11 @@ impl<'a> Parser<'a> {
                     return Err(self.unexpected(space, "' '"));
                 }
                 let file = self.string()?;
-                self.load(&file)?;
+                let is_loaded =
+                    self.depth < DEPTH_MAX && load(self.memc, &file, self.depth + 1, self.tls).is_success();
+                if !is_loaded {
+                    return Err("Failed to parse configuration file".into());
+                }
             }
             (Kind::Word, "SERVER") => return self.server(),
             (Kind::Word, "CSL_SOCKET") => return self.socket(),
@@ -142,12 +146,6 @@ impl<'a> Parser<'a> {
             _ => return Err(self.unexpected(first, "")),
         }
         Ok(self.next())
-    }
-
-    fn load(&mut self, file: &CStr) -> Result<(), String> {
-        let is_loaded =
-            self.depth < DEPTH_MAX && load(self.memc, file, self.depth + 1, self.tls).is_success();
-        if is_loaded { Ok(()) } else { Err("Failed to parse configuration file".into()) }
     }
 
     fn server(&mut self) -> Result<Token<'a>, String> {

@@ -97,22 +97,16 @@ fn a_file_that_includes_itself_is_an_error() {
     fs::remove_file(&path).expect("it is there");
 }
 
+// As in libmemcached, the file is not read again.
 #[test]
-fn a_file_that_resets_a_client_to_itself_is_an_error() {
+fn a_file_that_resets_a_client_is_read_once() {
     let path = std::env::temp_dir().join(format!("larder-reset-{}", std::process::id()));
+    fs::write(&path, "--SERVER=before\nRESET\n--SERVER=after\n").expect("it can be written");
+    let memc = Memc::at(Memc::null().create());
     let string = format!("--CONFIGURE-FILE=\"{}\"", path.display());
-    fs::write(&path, format!("{string}\nRESET\nRESET\n")).expect("it can be written");
-    assert_ne!(told(&string).0, 0);
-    fs::remove_file(&path).expect("it is there");
-}
-
-#[test]
-fn options_of_tls_are_those_of_all_lines() {
-    let path = std::env::temp_dir().join(format!("larder-tls-{}", std::process::id()));
-    let string = format!("--TLS-CERT=\"/no/such/file\" --CONFIGURE-FILE=\"{}\"", path.display());
-    fs::write(&path, "--TLS-INSECURE\n--TLS-NAME=localhost\n").expect("it can be written");
-    assert!(told(&string).1.starts_with("Could not set TLS: /no/such/file"), "{:?}", told(&string));
-    fs::write(&path, "--TLS-CERT=x\nRESET\n").expect("it can be written");
-    assert_eq!(told(&format!("INCLUDE \"{}\"", path.display())), (0, String::new()));
+    assert_eq!(apply(&memc, string.as_bytes()), Return::SUCCESS);
+    let hosts = memc.read(|core| core.instances.iter().map(|server| server.host.clone()).collect::<Vec<_>>());
+    assert_eq!(hosts, Some(vec![c"after".to_owned()]));
+    clients::free(&memc);
     fs::remove_file(&path).expect("it is there");
 }

@@ -1,6 +1,6 @@
 //! Making, copying and freeing clients.
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use super::{query, session};
@@ -142,34 +142,24 @@ fn farewell(memc: &Memc) {
     }
 }
 
-/// Makes a client as if it were new, and configures it from its file.
-fn reset(memc: &Memc) -> Return {
-    match renew(memc) {
-        Ok(Some(file)) => guarded(|| configuration::apply_file(memc, &file)),
-        Ok(None) => Return::SUCCESS,
-        Err(code) => code,
-    }
-}
-
-/// Makes a client as if it were new, but for its number of queries. Returns its configuration file. Errors: there is no
-/// memory, and no call can use the client.
-pub(crate) fn renew(memc: &Memc) -> Result<Option<CString>, Return> {
-    let Some(settings) = memc.settings() else { return Err(Return::INVALID_ARGUMENTS) };
+/// Makes a client as if it were new, but for its number of queries. As in libmemcached, its configuration file is
+/// forgotten as well. Errors: there is no memory, and no call can use the client.
+pub(crate) fn reset(memc: &Memc) -> Return {
+    let Some(settings) = memc.settings() else { return Return::INVALID_ARGUMENTS };
     let query_id = settings.query_id.get();
     let is_allocated = memc.is_allocated();
     farewell(memc);
     guarded(|| {
-        let file = memc.read(|core| core.configuration_file.clone()).flatten();
         super::sasl::forget(memc);
         memc.free(false);
         if memc.create().is_null() {
-            return Err(Return::MEMORY_ALLOCATION_FAILURE);
+            return Return::MEMORY_ALLOCATION_FAILURE;
         }
         memc.set_allocated(is_allocated);
         if let Some(settings) = memc.settings() {
             settings.query_id.set(query_id);
         }
-        Ok(file)
+        Return::SUCCESS
     })
 }
 

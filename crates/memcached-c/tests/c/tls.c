@@ -66,6 +66,21 @@ static void fails(const char *server, const char *options)
   }
 }
 
+/* The options of all lines of a file count together. */
+static void speaks_by_file(const char *server, const char *authority)
+{
+  char path[] = "/tmp/larder-tls-XXXXXX", text[1000];
+  int file = mkstemp(path);
+  dprintf(file, "--SERVER=%s\n--TLS-CA=\"%s\"\n--TLS-NAME=localhost\n", server, authority);
+  close(file);
+  snprintf(text, sizeof text, "--CONFIGURE-FILE=\"%s\"", path);
+  memcached_st *client = memcached(text, strlen(text));
+  unlink(path);
+  same(text, client != NULL, client);
+  same("get by a file", has(client, "tls", "secret", 5), client);
+  memcached_free(client);
+}
+
 /* Between a client and a server. */
 struct proxy {
   struct sockaddr_in server;
@@ -124,7 +139,7 @@ static void slow_records(const char *server, const char *options)
   static char value[12000];
   same("set", memcached_set(client, S("slow"), value, sizeof value, 0, 0) == MEMCACHED_SUCCESS, client);
   proxy.is_slow = true;
-  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, 100);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, 1000);
   size_t value_length;
   uint32_t flags;
   memcached_return_t rc;
@@ -150,6 +165,7 @@ int main(int argc, char **argv)
     speaks(argv[1], options, binary);
   }
   snprintf(options, sizeof options, "--TLS-CA=\"%s\"", argv[2]);
+  speaks_by_file(argv[1], argv[2]);
   slow_records(argv[1], options);
   snprintf(options, sizeof options, "--TLS-CA=\"%s\" --TLS-NAME=other.example", argv[2]);
   fails(argv[1], options);
