@@ -2,9 +2,10 @@
 
 mod deadline;
 mod input;
+mod output;
+mod replies;
 mod socket;
 
-use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use deadline::Deadline;
@@ -12,13 +13,12 @@ use input::Input;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
 use larder_client::{Address, Tls};
 use larder_protocol::udp::{DATAGRAM_BYTES_MAX, Header};
-use rustix::event::PollFlags;
 use rustix::net::{getsockname, sockopt};
 pub(super) use socket::timespec;
-use socket::{Socket, datagram, duration, stream, wait};
+use socket::{Socket, datagram, duration, stream};
 
 use super::Options;
-use super::change::{is_doubtful, refusal};
+use super::change::refusal;
 use super::failure::Failure;
 use crate::abi::{Credentials, Return};
 
@@ -150,198 +150,6 @@ impl Link {
         !self.output.is_empty()
     }
 
-    /// Sends all requests.
-    pub(super) fn flush(&mut self, options: &Options) -> Result<(), Failure> {
-        if self.output.is_empty() || matches!(self.socket, Socket::Datagram(_)) {
-            return Ok(());
-        }
-        self.unanswered_bytes = self.unanswered_bytes.saturating_add(self.output.len());
-        // What fits into the buffers of the system cannot block for a server that waits to be read.
-        let is_short = self.pipeline.len() <= 1 || self.unanswered_bytes <= SAFE_BYTES;
-        if is_short && self.output.len() <= SAFE_BYTES && options.poll_timeout != 0 {
-            let sent = self.send_briefly(options);
-            self.output.clear();
-            return sent;
-        }
-        let Socket::Stream(stream) = &self.socket else { return Ok(()) };
-        stream.set_nonblocking(true).map_err(|error| Failure::of_io(&error))?;
-        let sent = self.send_while_reading(options);
-        self.output.clear();
-        self.output.shrink_to(OUTPUT_BYTES_MAX);
-        let Socket::Stream(stream) = &self.socket else { return sent };
-        stream.set_nonblocking(false).map_err(|error| Failure::of_io(&error))?;
-        sent
-    }
-
-    /// Sends in the time that one wait may take: a server that does not read fills those buffers.
-    fn send_briefly(&mut self, options: &Options) -> Result<(), Failure> {
-        self.limit_waits(options)?;
-        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
-        let deadline = Deadline::after(options.poll_timeout);
-        let mut rest = self.output.as_slice();
-        loop {
-            let written = if rest.is_empty() { stream.flush().map(|()| 0) } else { stream.write(rest) };
-            match written {
-                Ok(_) if rest.is_empty() => return Ok(()),
-                Ok(bytes) => rest = rest.get(bytes..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::of_io(&error)),
-            }
-            if deadline.has_passed() {
-                return Err(Failure::timeout());
-            }
-        }
-    }
-
-    /// Makes reads and writes of the socket wait as long as they may. Not for a time of 0.
-    fn limit_waits(&mut self, options: &Options) -> Result<(), Failure> {
-        if let Socket::Stream(stream) = &self.socket
-            && self.socket_timeout != options.poll_timeout
-        {
-            stream.set_timeout(duration(options.poll_timeout)).map_err(|error| Failure::of_io(&error))?;
-            self.socket_timeout = options.poll_timeout;
-        }
-        Ok(())
-    }
-
-    /// Sends without blocking. While the server does not read, it waits to be read itself: so replies are taken in.
-    fn send_while_reading(&mut self, options: &Options) -> Result<(), Failure> {
-        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
-        let mut sent = 0;
-        // A server that says a little now and then, and reads nothing, makes no progress.
-        let mut deadline = Deadline::after_progress(options.poll_timeout);
-        loop {
-            let written = match self.output.get(sent..) {
-                Some(rest) if !rest.is_empty() => stream.write(rest),
-                _ if stream.has_unsent() => stream.flush().map(|()| 0),
-                _ => return Ok(()),
-            };
-            match written {
-                Ok(bytes) => {
-                    sent += bytes;
-                    deadline.renew();
-                }
-                Err(error) if is_retryable(&error) => {
-                    let has_room = self.input.len() < INPUT_BYTES_MAX;
-                    let read = if has_room { self.input.read(stream, 0) } else { Ok(0) };
-                    match read {
-                        Ok(0) if has_room => return Err(Failure::disconnected()),
-                        Err(error) if !is_retryable(&error) => return Err(Failure::of_io(&error)),
-                        Ok(bytes) if bytes > 0 => {
-                            deadline.received(bytes);
-                            if deadline.has_passed() && options.poll_timeout != 0 {
-                                return Err(Failure::timeout());
-                            }
-                        }
-                        _ => {
-                            let readable = if has_room { PollFlags::IN } else { PollFlags::empty() };
-                            wait(stream.as_fd(), PollFlags::OUT | readable, deadline.left())?;
-                        }
-                    }
-                }
-                Err(error) => return Err(Failure::of_io(&error)),
-            }
-        }
-    }
-
-    /// Takes the next event, waiting for it as [`Link::await_reply`] does.
-    pub(super) fn next<R>(
-        &mut self,
-        options: &Options,
-        take: impl FnOnce(Event<'_, Tag>) -> R,
-    ) -> Result<R, Failure> {
-        self.next_within(options, &mut Deadline::after_progress(options.poll_timeout), take)
-    }
-
-    fn next_within<R>(
-        &mut self,
-        options: &Options,
-        deadline: &mut Deadline,
-        take: impl FnOnce(Event<'_, Tag>) -> R,
-    ) -> Result<R, Failure> {
-        loop {
-            let unread = self.input.unread();
-            let mut rest = unread;
-            match self.pipeline.receive(&mut rest) {
-                // The replies after it may be to what the server took for requests.
-                Ok(Some(Event::Done(Tag::Ignored, Outcome::Error(reply)))) if is_doubtful(reply.kind) => {
-                    return Err(refusal(options, &reply));
-                }
-                Ok(Some(event)) => {
-                    let result = take(event);
-                    let taken = unread.len() - rest.len();
-                    self.input.take(taken);
-                    return Ok(result);
-                }
-                Ok(None) => {
-                    // A reply of which all is known may have been passed over.
-                    let taken = unread.len() - rest.len();
-                    self.input.take(taken);
-                }
-                Err(violation) => return Err(Failure::violation(&violation)),
-            }
-            let has_value = deadline.renews() && self.pipeline.front() != Some(&Tag::Ignored);
-            if !has_value && self.pipeline.needed_bytes() > REPLY_BYTES_MAX {
-                return Err(Failure::new(Return::UNKNOWN_READ_FAILURE, "the reply is too long"));
-            }
-            self.fill(options, deadline)?;
-        }
-    }
-
-    /// Takes events until the reply to the awaited request is complete; its events go to `take`. For values, which may
-    /// be large: it ends when the server makes no progress for the time that one wait may take.
-    pub(super) fn await_reply<R>(
-        &mut self,
-        options: &Options,
-        mut take: impl FnMut(Event<'_, Tag>) -> R,
-    ) -> Result<R, Failure> {
-        let deadline = || Deadline::after_progress(options.poll_timeout);
-        self.await_reply_within(options, deadline, |event| Ok(take(event)))
-    }
-
-    /// The same, for a reply without a value, of which the server says how long it is: all of it has to come in the
-    /// time that one wait may take, from when it is its turn. An error of `take` ends it.
-    pub(super) fn await_reply_in_time<R>(
-        &mut self,
-        options: &Options,
-        take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        self.await_reply_within(options, || Deadline::after(options.poll_timeout), take)
-    }
-
-    fn await_reply_within<R>(
-        &mut self,
-        options: &Options,
-        deadline: impl FnOnce() -> Deadline + Copy,
-        mut take: impl FnMut(Event<'_, Tag>) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        // All replies before it have the time of one wait together.
-        let mut before = Deadline::after_progress(options.poll_timeout);
-        let mut own = None;
-        loop {
-            let is_awaited = self.pipeline.front() == Some(&Tag::Awaited);
-            let deadline = if is_awaited { own.get_or_insert_with(deadline) } else { &mut before };
-            let step = self.next_within(options, deadline, |event| {
-                let is_done = matches!(event, Event::Done(Tag::Awaited, _));
-                let result = if is_awaited || is_done { Some(take(event)?) } else { None };
-                Ok(result.filter(|_| is_done))
-            })??;
-            if let Some(result) = step {
-                return Ok(result);
-            }
-        }
-    }
-
-    /// Takes and drops the replies to all requests. It ends when the server makes no progress for the time that one
-    /// wait may take: all small replies have that time together.
-    pub(super) fn drain(&mut self, options: &Options) -> Result<(), Failure> {
-        let mut deadline = Deadline::after_progress(options.poll_timeout);
-        while self.due() > 0 {
-            self.next_within(options, &mut deadline, |_| ())?;
-        }
-        Ok(())
-    }
-
     /// Is there something that has been received, and not been taken?
     pub(super) fn has_input(&self) -> bool {
         !self.input.unread().is_empty()
@@ -382,48 +190,9 @@ impl Link {
             self.input = Input::default();
         }
     }
-
-    /// Reads until there is more, as much as the next event needs if the rest of it is on its way.
-    fn fill(&mut self, options: &Options, deadline: &mut Deadline) -> Result<(), Failure> {
-        if let Socket::Datagram(_) = self.socket {
-            return Err(Failure::new(Return::NOT_SUPPORTED, ""));
-        }
-        if options.poll_timeout == 0 {
-            return Err(Failure::new(Return::TIMEOUT, "timeout was set to zero"));
-        }
-        self.limit_waits(options)?;
-        let Socket::Stream(stream) = &mut self.socket else { return Ok(()) };
-        loop {
-            // The socket itself waits all of the time. Only a part of it is left after the first read.
-            if !deadline.begin() && !wait(stream.as_fd(), PollFlags::IN, deadline.left())? {
-                continue;
-            }
-            match self.input.read(stream, self.pipeline.needed_bytes()) {
-                Ok(0) => return Err(Failure::disconnected()),
-                Ok(bytes) => {
-                    self.unanswered_bytes = 0;
-                    deadline.received(bytes);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::of_io(&error)),
-            }
-        }
-    }
-}
-
-/// May a write or a read that has failed succeed later?
-fn is_retryable(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Requests are buffered up to this size (`MEMCACHED_MAX_BUFFER`).
 const OUTPUT_BYTES_MAX: usize = 8196;
 /// What a request has besides its value, at most.
 const REQUEST_BYTES: usize = 512;
-/// Any system takes so much of a connection without an answer.
-const SAFE_BYTES: usize = 16 << 10;
-/// What a reply without a value may announce: `stats detail dump` is one text.
-const REPLY_BYTES_MAX: usize = 64 << 20;
-/// So much is read before requests are sent that the server does not take.
-const INPUT_BYTES_MAX: usize = 256 << 20;
