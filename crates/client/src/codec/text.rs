@@ -84,8 +84,8 @@ pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>, noreply: bool) {
     end(output, noreply);
 }
 
-/// The expiry in this protocol: the nearest that servers read. A memcached that refuses a store for its expiry would take
-/// the value for commands.
+/// The expiry in this protocol: the nearest that servers read. A memcached that refuses a store for its expiry would
+/// take the value for commands.
 pub(super) fn expiry(exptime: i64) -> i32 {
     exptime.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }

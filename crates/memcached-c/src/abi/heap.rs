@@ -1,7 +1,7 @@
 //! The C heap, or what a program has replaced it with (`memcached_set_memory_allocators`).
 //!
-//! Invariant: memory is given back to the heap that it came from. `memcached_st`, `hashkit_st`, lists of servers and the
-//! text of a statistic are of `malloc`; values, results, statistics, their analysis and logins of the client's
+//! Invariant: memory is given back to the heap that it came from. `memcached_st`, `hashkit_st`, lists of servers and
+//! the text of a statistic are of `malloc`; values, results, statistics, their analysis and logins of the client's
 //! allocators.
 
 #![allow(unsafe_code)]

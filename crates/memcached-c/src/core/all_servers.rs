@@ -165,8 +165,8 @@ impl Core {
         self.instances.first()?.link.as_ref()?.buffer_sizes()
     }
 
-    /// Sends a request, with `bytes` that the program has chosen, and takes its reply, whose events go to `take`, in the
-    /// time that one wait may take. An error of `take` ends it, and the connection.
+    /// Sends a request, with `bytes` that the program has chosen, and takes its reply, whose events go to `take`, in
+    /// the time that one wait may take. An error of `take` ends it, and the connection.
     fn ask(
         &mut self,
         options: &Options,

@@ -39,6 +39,15 @@ static void *give_zeros(const memcached_st *client, size_t count, const size_t b
   return is_empty ? NULL : calloc(count, bytes);
 }
 
+static int misses;
+static memcached_return_t count_miss(const memcached_st *client, const char *key, size_t length,
+                                     memcached_result_st *result)
+{
+  (void) client, (void) key, (void) length, (void) result;
+  misses++;
+  return MEMCACHED_FAILURE;
+}
+
 static void memory_that_runs_out(memcached_st *client)
 {
   memcached_return_t rc = memcached_set_memory_allocators(client, give, take, enlarge, give_zeros, NULL);
@@ -53,6 +62,11 @@ static void memory_that_runs_out(memcached_st *client)
   rc = MEMCACHED_SUCCESS;
   expect(memcached_get(client, S("a"), &length, &flags, &rc) == NULL && length == 0, "a value is null");
   expect(rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "the code of a null value");
+  memcached_callback_set(client, MEMCACHED_CALLBACK_GET_FAILURE, (void *) count_miss);
+  misses = 0;
+  memcached_get(client, S("missing"), &length, &flags, &rc);
+  expect(misses == 0 && rc == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "a miss without memory for its result");
+  memcached_callback_set(client, MEMCACHED_CALLBACK_GET_FAILURE, NULL);
   is_empty = false;
   char *value = memcached_get(client, S("a"), &length, &flags, &rc);
   expect(value && length == 5 && memcmp(value, "value", 5) == 0, "the value is there afterwards");
