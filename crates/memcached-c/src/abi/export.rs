@@ -1,9 +1,10 @@
 //! Functions of the interface.
 //!
 //! Invariant: no panic leaves one, since C cannot unwind. An exception of C++ that leaves a function of the program
-//! passes through those of [`export_calling`] alone: there the client's state is not lent, and nothing is half done. In
-//! all other code a thread cannot be cancelled, and an exception ends the program. A thread may end in a function of the
-//! program (`pthread_exit`) only where nothing of the call has a destructor: Rust does not define how it passes one.
+//! passes through those of [`export_calling`] alone: there the client's state is not lent, and nothing is half done.
+//! In all other code a thread cannot be cancelled, and an exception ends the program. A thread may end in a function
+//! of the program (`pthread_exit`) only where nothing of the call has a destructor: Rust does not define how it passes
+//! one.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

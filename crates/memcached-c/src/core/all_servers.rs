@@ -4,7 +4,7 @@ use larder_client::codec::{Event, Outcome, Pipeline};
 
 use super::change::refusal;
 use super::failure::Failure;
-use super::link::{Link, Room, Tag};
+use super::link::{Allocation, Link, Tag};
 use super::{Core, Options};
 use crate::abi::{Return, copied};
 
@@ -25,7 +25,7 @@ impl Core {
             };
             let flushed = match tag {
                 Some(_) => self.ask(options, at, 0, flush, |_| Ok(())),
-                None => self.send(options, at, Room::default(), |link| {
+                None => self.send(options, at, Allocation::default(), |link| {
                     link.is_quiet |= !options.binary;
                     link.request(flush)?;
                     link.flush(options)
@@ -175,7 +175,7 @@ impl Core {
         request: impl FnOnce(&mut Pipeline<Tag>, &mut Vec<u8>),
         mut take: impl FnMut(&Event<'_, Tag>) -> Result<(), Failure>,
     ) -> Result<(), Return> {
-        self.send(options, at, Room::of(bytes), |link| {
+        self.send(options, at, Allocation::of(bytes), |link| {
             link.request(request)?;
             link.flush(options)
         })?;

@@ -6,7 +6,7 @@ use larder_client::codec::{
 use larder_protocol::udp::DATAGRAM_BYTES_MAX;
 
 use super::failure::Failure;
-use super::link::{Link, Room, Tag};
+use super::link::{Allocation, Link, Tag};
 use super::place::unix_secs;
 use super::{Core, Options};
 use crate::abi::Return;
@@ -164,7 +164,7 @@ impl Core {
             (false, true) => Some(Tag::Ignored),
             (false, false) => Some(Tag::Awaited),
         };
-        let sent = self.send(options, at, Room::of(operation.value_bytes()), |link| {
+        let sent = self.send(options, at, Allocation::of(operation.value_bytes()), |link| {
             link.is_quiet |= tag.is_none() && !options.binary;
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
@@ -219,7 +219,7 @@ impl Core {
         for step in 1..=options.replicas as usize {
             let at = (first + step) % count;
             // A replica that is away misses the change, as in libmemcached.
-            let _ = self.send(options, at, Room::of(operation.value_bytes()), |link| {
+            let _ = self.send(options, at, Allocation::of(operation.value_bytes()), |link| {
                 link.request(|pipeline, output| operation.request(key, pipeline, output, None))?;
                 link.flush(options)
             });
@@ -232,12 +232,12 @@ impl Core {
         &mut self,
         options: &Options,
         at: usize,
-        room: Room,
+        allocation: Allocation,
         send: impl FnOnce(&mut Link) -> Result<(), Failure>,
     ) -> Result<(), Return> {
         self.connect(options, at)?;
         let link = self.instances.get_mut(at).and_then(|instance| instance.link.as_mut());
-        if let Some(Err(failure)) = link.map(|link| link.reserve(room)) {
+        if let Some(Err(failure)) = link.map(|link| link.reserve(allocation)) {
             return Err(self.fail_at(options, at, failure));
         }
         self.with_link(options, at, send)

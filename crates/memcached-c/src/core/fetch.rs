@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::change::refusal;
 use super::failure::Failure;
-use super::link::{Link, Room, Tag, timespec};
+use super::link::{Allocation, Link, Tag, timespec};
 use super::{Core, Options};
 use crate::abi::Return;
 
@@ -102,7 +102,7 @@ impl Core {
             link.request(|pipeline, output| pipeline.get(output, &get, &whole, Tag::Awaited))?;
             link.flush(options)
         };
-        let at = self.send_to_a_replica(options, first, Room::default(), ask)?;
+        let at = self.send_to_a_replica(options, first, Allocation::default(), ask)?;
         let mut code = Return::NOTFOUND;
         let mut refused = None;
         let told = self.with_link(options, at, |link| {
@@ -133,7 +133,7 @@ impl Core {
         &mut self,
         options: &Options,
         first: usize,
-        room: Room,
+        allocation: Allocation,
         ask: impl Fn(&mut Link) -> Result<(), Failure>,
     ) -> Result<usize, Return> {
         let replicas = if options.binary { options.replicas as usize } else { 0 };
@@ -142,7 +142,7 @@ impl Core {
         let mut code = Return::FAILURE;
         for step in 0..=replicas {
             let at = (first + (start + step) % (replicas + 1)) % count;
-            match self.send(options, at, room, &ask) {
+            match self.send(options, at, allocation, &ask) {
                 Ok(()) => return Ok(at),
                 Err(error) => code = error,
             }
@@ -189,7 +189,7 @@ impl Core {
             }
             slices.extend(whole.keys());
             let (count, key_bytes) = (whole.starts.len(), whole.bytes.len());
-            let room = Room {
+            let allocation = Allocation {
                 request_bytes: key_bytes.saturating_add(count.saturating_mul(HEAD_BYTES)),
                 log_bytes: key_bytes.saturating_add(count),
             };
@@ -197,7 +197,7 @@ impl Core {
                 link.request(|pipeline, output| pipeline.multi_get(output, &get, &slices, Tag::Wanted))?;
                 link.flush(options)
             };
-            match self.send_to_a_replica(options, first, room, ask) {
+            match self.send_to_a_replica(options, first, allocation, ask) {
                 Ok(at) => {
                     sent += 1;
                     self.instances[at].wanted.push_back(share);

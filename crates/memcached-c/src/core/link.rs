@@ -40,14 +40,14 @@ pub(super) struct Link {
 
 /// Memory that a request needs, as far as the program has chosen it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Room {
+pub(super) struct Allocation {
     /// To be sent.
     pub(super) request_bytes: usize,
     /// To know keys until they are answered.
     pub(super) log_bytes: usize,
 }
 
-impl Room {
+impl Allocation {
     /// Of a request that has so many bytes from the program.
     pub(super) fn of(request_bytes: usize) -> Self {
         Self { request_bytes, log_bytes: 0 }
@@ -85,7 +85,7 @@ impl Link {
             is_quiet: false,
         };
         if let Some(login) = login {
-            link.reserve(Room::of(login.user.len().saturating_add(login.password.len())))?;
+            link.reserve(Allocation::of(login.user.len().saturating_add(login.password.len())))?;
             link.pipeline.login(&mut link.output, &login.user, &login.password, Tag::Awaited);
             link.flush(options)?;
             link.await_reply_in_time(options, |event| {
@@ -104,9 +104,9 @@ impl Link {
     }
 
     /// Takes memory for a request.
-    pub(super) fn reserve(&mut self, room: Room) -> Result<(), Failure> {
-        let reserved = self.output.try_reserve(room.request_bytes.saturating_add(REQUEST_BYTES));
-        let reserved = reserved.and_then(|()| self.pipeline.try_reserve(room.log_bytes));
+    pub(super) fn reserve(&mut self, allocation: Allocation) -> Result<(), Failure> {
+        let reserved = self.output.try_reserve(allocation.request_bytes.saturating_add(REQUEST_BYTES));
+        let reserved = reserved.and_then(|()| self.pipeline.try_reserve(allocation.log_bytes));
         reserved.map_err(|_| Failure::out_of_memory())
     }
 
