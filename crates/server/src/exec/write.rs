@@ -311,8 +311,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let delete = |guard: &'t Guard<'t>| guard.delete(key, place.hash, compare);
         let deleted = match self.store.operate(&place, key, Intent::Change, delete) {
             Ok(deleted) => deleted,
-            // The store has an item that memory has no room for, which says enough.
-            Err(Unanswered::Refused(Error::OutOfMemoryReading)) if compare.is_none() => {
+            // The store has an item that memory has no room for, or that it cannot read, which says enough.
+            Err(Unanswered::Refused(Error::OutOfMemoryReading | Error::StoreUnreadable))
+                if compare.is_none() =>
+            {
                 place.guard.remove(key, place.hash);
                 Deleted::Deleted
             }

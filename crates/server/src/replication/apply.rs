@@ -21,6 +21,7 @@ use super::compare::is_damage;
 use super::peers::PeerAddress;
 use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
+use crate::observe::journal::Rarely;
 use crate::observe::watch::Event;
 use crate::persistence::Driver;
 use crate::shared::Shared;
@@ -33,6 +34,8 @@ pub(super) struct Applier<'s> {
     /// The longest value that the store keeps.
     value_bytes_max: usize,
     handles: Handles,
+    /// Changes that are left out, for the log.
+    unreadable: Rarely,
 }
 
 /// What was applied.
@@ -95,7 +98,7 @@ impl<'s> Applier<'s> {
     ) -> Self {
         let driver = shared.settings.store.as_ref().map(|store| store.driver);
         let value_bytes_max = driver.and_then(Driver::value_bytes_max).unwrap_or(usize::MAX);
-        Self { shared, site, peer, value_bytes_max, handles }
+        Self { shared, site, peer, value_bytes_max, handles, unreadable: Rarely::default() }
     }
 
     /// Applies all entries of a batch or piece. When this returns the store has them, though perhaps not durably.
@@ -191,7 +194,16 @@ impl<'s> Applier<'s> {
                     return Err(Failure::Stopping);
                 }
                 let ours = match site.store.state(key) {
-                    Err(error) if merge == Merge::Mend && is_damage(&error) => None,
+                    Err(error) if is_damage(&error) => {
+                        // What cannot be read is not served. A deletion brings nothing back, whatever it was.
+                        let is_deletion =
+                            theirs.value.as_ref().is_some_and(|register| register.item.is_none());
+                        if merge == Merge::Join && !is_newest && !is_deletion {
+                            self.pass_over(key, &error);
+                            return Ok(None);
+                        }
+                        None
+                    }
                     ours => ours.map_err(Failure::Store)?,
                 };
                 (
@@ -214,7 +226,14 @@ impl<'s> Applier<'s> {
                 Merge::Mend => (mend(ours, theirs), None),
             };
             let Some(joined) = joined else { return Ok(conflict) };
-            let Some(change) = self.change(key, &joined)? else { continue };
+            let change = match self.change(key, &joined) {
+                Err(Failure::Store(error)) if is_damage(&error) => {
+                    self.pass_over(key, &error);
+                    return Ok(conflict);
+                }
+                change => change?,
+            };
+            let Some(change) = change else { continue };
             change.validate().map_err(Failure::Refused)?;
             let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
             let guard = handle.pin(self.shared.clock.now());
@@ -226,6 +245,19 @@ impl<'s> Applier<'s> {
             }
         }
         Ok(None)
+    }
+
+    /// Leaves a key as it is, of which the store cannot read what a change depends on. A comparison mends it, or a
+    /// client; what follows does not wait for them.
+    fn pass_over(&self, key: &[u8], error: &larder_store::Error) {
+        if let Some(times) = self.unreadable.happened(self.shared.clock.now().secs) {
+            let key = key.escape_ascii().to_string();
+            tracing::error!(
+                key,
+                times,
+                "a peer's change of an item that the store cannot read is left out: {error}"
+            );
+        }
     }
 
     /// The change that brings a key into this state. `None`: the key's value has changed meanwhile.

@@ -18,7 +18,7 @@ fn settle(cluster: &Cluster, sites: usize) {
 }
 
 /// Compares a site with all others, once, and returns what it found, mended and cannot explain.
-fn compared(client: &mut Client, peers: u64) -> [u64; 3] {
+pub(crate) fn compared(client: &mut Client, peers: u64) -> [u64; 3] {
     let before = client.stat(":comparisons");
     assert_eq!(client.ask("stats replication compare\r\n"), "OK");
     eventually(|| client.stat(":comparisons") >= before + peers);

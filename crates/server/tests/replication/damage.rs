@@ -7,6 +7,7 @@ use larder_conformance::sites::link::Link;
 use larder_store::files::DiskFiles;
 
 use crate::client::Client;
+use crate::compare::compared;
 use crate::site::Cluster;
 use crate::{converge, keys};
 
@@ -197,6 +198,50 @@ fn a_repair_lets_all_go_on_behind_a_damaged_header() {
     cluster.start_again(0);
     eventually(|| two.look_up(&keys).iter().flatten().count() == 199);
     converge(&mut cluster.client(0), &mut two, &keys);
+}
+
+/// A site that cannot read what a peer has changed goes on with what follows. A comparison mends it; a delete does
+/// without reading.
+#[test]
+fn a_damaged_record_of_who_pulls_stops_nothing() {
+    let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
+    let (mut one, mut two) = (cluster.client(0), cluster.client(1));
+    let keys = keys(200);
+    for (number, key) in keys.iter().enumerate() {
+        let value = format!("{number:04}").repeat(250);
+        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
+    }
+    eventually(|| two.look_up(&keys).iter().flatten().count() == 200);
+    // All that it has is confirmed.
+    assert_eq!(two.ask("set key0 0 0 3\r\nown\r\n"), "STORED");
+    eventually(|| one.ask("mg key0 s\r\n") == "HD s3");
+    cluster.stop(1);
+    for (value, is_header) in [("0044", true), ("0055", false), ("0066", false), ("0077", true)] {
+        let damaged = damage(&cluster.store(1), value.repeat(250).as_bytes(), usize::from(is_header));
+        let (damaged, name) = damaged.expect("a segment has it");
+        std::fs::write(&name, damaged).expect("it can be written");
+    }
+    for (request, reply) in [
+        ("set key44 0 0 3\r\nnew\r\n", "STORED"),
+        ("touch key55 9000\r\n", "TOUCHED"),
+        ("set marker 0 0 2\r\nis\r\n", "STORED"),
+    ] {
+        assert_eq!(one.ask(request), reply);
+    }
+    cluster.start_again(1);
+    let mut two = cluster.client(1);
+    eventually(|| two.ask("mg marker s\r\n") == "HD s2");
+    for key in ["key66", "key77"] {
+        assert_eq!(two.ask(&format!("delete {key}\r\n")), "DELETED");
+        eventually(|| one.ask(&format!("mg {key} s\r\n")) == "EN");
+        assert_eq!(two.ask(&format!("mg {key} s\r\n")), "EN");
+    }
+    // A comparison leaves out what may be newer than all have said.
+    eventually(|| {
+        compared(&mut two, 1);
+        two.ask("mg key44 s\r\n") == "HD s3"
+    });
+    converge(&mut one, &mut two, &keys);
 }
 
 /// The segment that has these bytes, with one of them changed or one before them, and its path.

@@ -9,6 +9,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use super::serve;
+use crate::observe::journal::Rarely;
 use crate::replication::Site;
 use crate::replication::site::lock;
 use crate::replication::waiters::Until;
@@ -21,14 +22,14 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
         Err(error) => return tracing::error!("no peer is accepted: {error}"),
     };
     let (connections, unproven) = (Arc::new(AtomicUsize::new(0)), Arc::new(Unproven::default()));
-    let mut threads = Vec::new();
+    let (mut threads, refused) = (Vec::new(), Rarely::default());
     while !site.is_stopping() {
         let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
                 let is_idle = error.kind() == ErrorKind::WouldBlock;
-                if !is_idle {
-                    tracing::warn!("a peer cannot be accepted: {error}");
+                if !is_idle && let Some(times) = refused.happened(shared.clock.now().secs) {
+                    tracing::warn!(times, "a peer cannot be accepted: {error}");
                 }
                 if !is_idle
                     || waiter.wait(listener, false, Until { position: 0, timeout: ACCEPT_MAX }).is_err()
@@ -39,7 +40,9 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
             }
         };
         if connections.load(SeqCst) >= CONNECTIONS_MAX {
-            tracing::warn!("a peer is refused: there are {CONNECTIONS_MAX} connections already");
+            if let Some(times) = refused.happened(shared.clock.now().secs) {
+                tracing::warn!(times, "a peer is refused: there are {CONNECTIONS_MAX} connections already");
+            }
             continue;
         }
         let place = match unproven.add(&stream, address.ip()) {
