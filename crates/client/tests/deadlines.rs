@@ -3,12 +3,14 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use larder_client::codec::ViolationKind;
 use larder_client::discovery::Discovery;
-use larder_client::{Address, Client, Error, Login, Stream, Tls};
+use larder_client::policy::CircuitBreaker;
+use larder_client::{Address, Client, Error, FailurePolicy, Login, Stream, Tls};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection};
@@ -102,6 +104,41 @@ fn what_has_arrived_meanwhile_counts() {
         "{:?}",
         found.failures
     );
+}
+
+/// With one probe after the other, those of before would be due again, and the request would never be made.
+#[test]
+fn a_request_waits_for_one_probe_at_most() {
+    const AWAY: usize = 5;
+    let connected = Arc::new(AtomicUsize::new(0));
+    let away: Vec<_> = (0..AWAY)
+        .map(|_| {
+            let connected = connected.clone();
+            listen(move |mut stream| {
+                connected.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.read(&mut [0; 1000]);
+            })
+        })
+        .collect();
+    let well = listen(|mut stream| {
+        while stream.read(&mut [0; 1000]).is_ok_and(|bytes| bytes > 0) {
+            stream.write_all(b"END\r\n").expect("the client listens");
+        }
+    });
+    let retry_after = Duration::from_millis(1);
+    let breaker = CircuitBreaker { failure_limit: 1, retry_after, retry_after_max: LONG };
+    let builder = Client::builder().server(well.clone()).timeout(Some(LONG));
+    let builder = away.iter().fold(builder, |builder, server| builder.server(server.clone()));
+    let mut client = builder.failure_policy(FailurePolicy::Eject).circuit_breaker(breaker).build();
+    let mine = key_of(&client, &well);
+    let keys: Vec<_> = away.iter().map(|server| key_of(&client, server)).collect();
+    assert_eq!(client.multi_get(&keys).failures.len(), AWAY);
+    // All are due.
+    thread::sleep(retry_after * 10);
+    for probes in 1..=AWAY {
+        client.get(&mine).expect("it answers");
+        assert_eq!(connected.load(Ordering::SeqCst), AWAY + probes);
+    }
 }
 
 /// Five seconds, if each piece were waited for anew.

@@ -103,7 +103,7 @@ impl Client {
             (0..self.nodes.len()).map(|node| Share { node, places: Vec::new(), asked: 0 }).collect();
         self.probe();
         for (place, key) in keys.iter().enumerate() {
-            match self.node_now(key.as_ref(), &[]) {
+            match self.node_of(key.as_ref(), &[]) {
                 Ok(node) => shares[node].places.push(place),
                 Err(error) if self.hides(&error) => {}
                 Err(error) => result.failures.push((None, error)),

@@ -24,6 +24,7 @@ impl Client {
     ) -> Result<R, Error> {
         let mut failed = Vec::new();
         let mut last = None;
+        self.probe();
         loop {
             let node = match self.node_of(key, &failed) {
                 Ok(node) => node,
@@ -40,13 +41,7 @@ impl Client {
     }
 
     /// The server that is to be asked for a key, which is checked first, after these have failed.
-    pub(super) fn node_of(&mut self, key: &[u8], failed: &[usize]) -> Result<usize, Error> {
-        self.probe();
-        self.node_now(key, failed)
-    }
-
-    /// [`Client::node_of`], without a look for probes that are due.
-    pub(super) fn node_now(&self, key: &[u8], failed: &[usize]) -> Result<usize, Error> {
+    pub(super) fn node_of(&self, key: &[u8], failed: &[usize]) -> Result<usize, Error> {
         self.check(key)?;
         match self.router.route(key, failed) {
             Route::Server(node) => Ok(node),
@@ -71,9 +66,9 @@ impl Client {
         self.router.policy() == FailurePolicy::Failover && is_safe && is_failure(error)
     }
 
-    /// Finds out whether servers are back.
+    /// Finds out whether a server is back: one for a request, which waits for that.
     pub(super) fn probe(&mut self) {
-        while let Some(node) = self.router.claim_probe(Instant::now()) {
+        if let Some(node) = self.router.claim_probe(Instant::now()) {
             let asked = self.connection(node).and_then(|mut connection| {
                 connection.send(|pipeline, output| pipeline.version(output, ()))?;
                 connection.receive(|_| {})?;

@@ -68,6 +68,11 @@ impl Breaker {
         breaker
     }
 
+    /// Since when a probe is due.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        self.ejected.map(|ejected| ejected.until).filter(|until| *until <= now)
+    }
+
     /// True: a probe is due, and the caller is to make it.
     pub(super) fn claim_probe(&mut self, settings: &CircuitBreaker, now: Instant) -> bool {
         let Some(ejected) = &mut self.ejected else { return false };

@@ -148,7 +148,11 @@ impl Router {
             return None;
         }
         let settings = self.settings?;
-        self.state().breakers.iter_mut().position(|breaker| breaker.claim_probe(&settings, now))
+        let mut state = self.state();
+        let due = |(server, breaker): (usize, &Breaker)| Some((breaker.due(now)?, server));
+        // Each has its turn, even if the first is due again before each request.
+        let (_, server) = state.breakers.iter().enumerate().filter_map(due).min()?;
+        state.breakers.get_mut(server)?.claim_probe(&settings, now).then_some(server)
     }
 
     /// Tells of the result of a probe.
@@ -310,6 +314,21 @@ mod tests {
         assert_eq!(failures, [1, 0, 0]);
         assert!((0..100).all(|n| new.route(format!("{n}").as_bytes(), &[]) != Route::Server(0)));
         assert_eq!(new.claim_probe(now + Duration::from_secs(1)), Some(0));
+    }
+
+    #[test]
+    fn the_probe_that_is_due_longest_comes_first() {
+        let router = router(FailurePolicy::Eject);
+        let mut now = Instant::now();
+        [0, 1].iter().for_each(|server| router.failed(*server, now));
+        let claimed = [(); 4].map(|()| {
+            // All are due.
+            now += Duration::from_secs(600);
+            let server = router.claim_probe(now).expect("one is due");
+            router.probed(server, false, now);
+            server
+        });
+        assert!(claimed[0] != claimed[1] && claimed[..2] == claimed[2..], "{claimed:?}");
     }
 
     #[test]
