@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -196,6 +197,32 @@ fn a_time_without_end_can_be_set() {
     let forever = Some(Duration::MAX);
     let mut client = Client::builder().server(server).timeout(forever).connect_timeout(forever).build();
     assert_eq!(client.get("k").expect("it answers"), None);
+}
+
+/// The system waits anew for each part that it makes of what is sent at once.
+#[test]
+fn a_slow_reader_of_a_unix_socket_does_not_stretch_the_time() {
+    const BYTES: usize = 8 << 20;
+    let path = std::env::temp_dir().join(format!("larder-deadlines-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).expect("the path is free");
+    let reader = thread::spawn(move || {
+        let mut stream = listener.accept().expect("the client connects").0;
+        let (mut part, mut total) = (vec![0; 64 << 10], 0);
+        loop {
+            match stream.read(&mut part) {
+                Ok(0) | Err(_) => return total,
+                Ok(bytes) => total += bytes,
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let builder = Client::builder().server(Address::Unix(path.clone()));
+    let mut client = builder.timeout(Some(Duration::from_millis(200))).build();
+    let failed = client.set("k", vec![b'x'; BYTES], 0).expect_err("it takes seconds");
+    assert!(matches!(failed, Error::Timeout), "{failed}");
+    let total = reader.join().expect("it reads");
+    assert!(total < BYTES, "all was sent");
+    let _ = std::fs::remove_file(path);
 }
 
 /// A server of TLS that serves each connection with its session on a thread of its own.

@@ -31,7 +31,12 @@ impl Stream {
     /// Writes. `Interrupted`: no bytes yet, for a signal, or those of before within TLS.
     #[inline]
     pub(crate) fn write_step(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Self::Tls(tls) = self else { return self.write(bytes) };
+        let tls = match self {
+            Self::Tls(tls) => tls,
+            // The system waits anew for each part that it makes of them.
+            Self::Unix(_) => return self.write(&bytes[..bytes.len().min(UNIX_WRITE_BYTES_MAX)]),
+            Self::Tcp(_) => return self.write(bytes),
+        };
         match tls.conn.writer().write(bytes)? {
             // It has no room.
             0 => {
@@ -83,5 +88,7 @@ impl Read for NotWaiting<'_> {
     }
 }
 
+/// Systems make one part of so much.
+const UNIX_WRITE_BYTES_MAX: usize = 16 << 10;
 /// More than servers send after a handshake.
 const EMPTY_READS_MAX: usize = 16;
