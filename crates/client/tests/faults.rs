@@ -1,13 +1,14 @@
 //! Servers that do wrong: whatever they do, no answer is taken for another's.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use larder_client::codec::{ErrorKind, Mode, Protocol, Store, ViolationKind};
-use larder_client::{Address, Client, Error, FailurePolicy, Stream, Tls};
+use larder_client::discovery::Discovery;
+use larder_client::{Address, Client, Distribution, Error, FailurePolicy, Stream, Tls};
 
 /// As long as tests wait on a busy machine.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -336,4 +337,31 @@ fn a_handshake_ends_in_time_as_a_whole() {
         "{failed}"
     );
     assert!(sent.join().expect("it does not panic") < 1200, "the client has waited for all");
+}
+
+/// PHP's memcache has points for each unit of weight: a name server could take all memory.
+#[test]
+fn a_list_whose_ring_is_too_large_is_refused() {
+    const SERVERS: u16 = 27;
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let name_server = socket.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        let mut question = [0; 500];
+        let (_, from) = socket.recv_from(&mut question).expect("the client asks");
+        let question_end = 12 + b"\x05cache\x07example\0".len() + 4;
+        let mut answer = [&question[..2], &[0x85, 0x80, 0, 1, 0, SERVERS as u8, 0, 0, 0, 0]].concat();
+        answer.extend_from_slice(&question[12..question_end]);
+        for port in 1..=SERVERS {
+            // Of the same name, SRV, IN, a time to live, 9 bytes: priority, weight, port, name.
+            answer.extend_from_slice(&[0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 1, 0, 9, 0, 1, 0xff, 0xff]);
+            answer.extend_from_slice(&port.to_be_bytes());
+            answer.extend_from_slice(b"\x01a\0");
+        }
+        socket.send_to(&answer, from).expect("it is sent");
+    });
+    let source = Discovery::Srv { name: "cache.example".into(), name_server: Some(name_server) };
+    let mut client = Client::builder().distribution(Distribution::PhpMemcacheConsistent).build();
+    let found = client.discover(&source);
+    assert!(matches!(found, Err(Error::Unsupported(_))), "{found:?}");
+    assert_eq!(client.servers().count(), 0);
 }

@@ -14,6 +14,9 @@ impl Client {
     ///
     /// Keys that belong to another server now are not found there, or are old if it has been in the list before: flush
     /// such a server. `AsyncClient` can move their values.
+    ///
+    /// The size of the ring is not limited here: see [`Placement::check`](crate::Placement::check) for lists from
+    /// elsewhere.
     pub fn set_servers(&mut self, servers: &Servers) {
         self.router = self.router.with_servers(&servers.0);
         let mut old = std::mem::take(&mut self.nodes);
@@ -28,7 +31,7 @@ impl Client {
     /// follow it, call this now and then.
     ///
     /// # Errors
-    /// [`Error::Discovery`], and those of a connection.
+    /// [`Error::Discovery`], those of a connection, and that of [`Placement::check`](crate::Placement::check).
     pub fn discover(&mut self, source: &Discovery) -> Result<(), Error> {
         let servers = match source {
             Discovery::Dns { host, port } => {
@@ -40,6 +43,7 @@ impl Client {
             }
             Discovery::Cluster(address) => self.cluster(address)?,
         };
+        self.router.locator().placement().check(&servers)?;
         self.set_servers(&Servers(servers));
         Ok(())
     }
