@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -105,6 +105,40 @@ fn what_has_arrived_meanwhile_counts() {
         "{:?}",
         found.failures
     );
+}
+
+/// Each sends a value without an end, so that there is always something that has arrived.
+#[test]
+fn what_has_arrived_meanwhile_is_read_in_a_time_for_all() {
+    let (closed, is_closed) = mpsc::channel();
+    let mut servers: Vec<_> = (0..20)
+        .map(|_| {
+            let closed = closed.clone();
+            listen(move |mut stream| {
+                let key = hear(&mut stream);
+                let _ = write!(stream, "VALUE {key} 0 60000000\r\n");
+                while stream.write_all(&[b'x'; 4096]).is_ok() {
+                    thread::sleep(Duration::from_micros(400));
+                }
+                let _ = closed.send(());
+            })
+        })
+        .collect();
+    let is_closed = Mutex::new(is_closed);
+    servers.push(listen(move |mut stream| {
+        let key = hear(&mut stream);
+        is_closed.lock().expect("nobody panicked").recv().expect("the client gives the first one up");
+        thread::sleep(Duration::from_secs(1));
+        // The client has gone.
+        let _ = write!(stream, "VALUE {key} 0 1\r\nx\r\nEND\r\n");
+    }));
+    let builder = Client::builder().timeout(Some(Duration::from_millis(300)));
+    let builder = servers.iter().fold(builder, |builder, server| builder.server(server.clone()));
+    let mut client = builder.build();
+    let keys: Vec<_> = servers.iter().map(|server| key_of(&client, server)).collect();
+    let found = client.multi_get(&keys);
+    assert!(found.items.iter().all(Option::is_none), "the last one was waited for");
+    assert_eq!(found.failures.len(), servers.len());
 }
 
 /// With one probe after the other, those of before would be due again, and the request would never be made.

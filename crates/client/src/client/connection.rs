@@ -1,6 +1,7 @@
 //! A connection that sends requests and waits for replies.
 
 use std::io::{Read, Write};
+use std::time::Instant;
 
 use super::builder::Settings;
 use super::timed_stream::TimedStream;
@@ -65,7 +66,6 @@ impl Connection {
 
     /// Receives until all requests are answered.
     pub(super) fn receive(&mut self, mut take: impl FnMut(Event<'_, ()>)) -> Result<(), Error> {
-        self.stream.take_arrived();
         while !self.pipeline.is_empty() {
             self.read()?;
             let mut rest = &self.input[..self.filled];
@@ -91,6 +91,16 @@ impl Connection {
             self.input.shrink_to(KEPT_BYTES_MAX);
         }
         Ok(())
+    }
+
+    /// [`Connection::receive`], after a wait for other servers: see [`TimedStream::take_arrived`].
+    pub(super) fn receive_arrived(
+        &mut self,
+        end: &mut Option<Instant>,
+        take: impl FnMut(Event<'_, ()>),
+    ) -> Result<(), Error> {
+        self.stream.take_arrived(end).map_err(Error::of_io)?;
+        self.receive(take)
     }
 
     /// Reads until there are enough bytes to continue.

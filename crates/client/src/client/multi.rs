@@ -1,5 +1,7 @@
 //! Many keys at once, from all their servers in parallel.
 
+use std::time::Instant;
+
 use super::{Client, Connection, Item, is_doubtful};
 use crate::codec::{Event, Get, Outcome};
 use crate::policy::Route;
@@ -54,8 +56,9 @@ impl Client {
                     Err(failure) => lost.push(failure),
                 }
             }
+            let mut end = None;
             for batch in batches {
-                lost.extend(self.receive_batch(batch, &mut result.items).err());
+                lost.extend(self.receive_batch(batch, &mut end, &mut result.items).err());
             }
             for Lost { node, mut places, error } in lost {
                 if let Some(place) = shares.iter().position(|share| share.node == node) {
@@ -137,11 +140,17 @@ impl Client {
         }
     }
 
-    fn receive_batch(&mut self, mut batch: Batch, items: &mut [Option<Item>]) -> Result<(), Lost> {
+    /// `end`: see [`Connection::receive_arrived`].
+    fn receive_batch(
+        &mut self,
+        mut batch: Batch,
+        end: &mut Option<Instant>,
+        items: &mut [Option<Item>],
+    ) -> Result<(), Lost> {
         let Batch { node, places, connection } = &mut batch;
         let node = *node;
         let mut told = Ok(());
-        let received = connection.receive(|event| match event {
+        let received = connection.receive_arrived(end, |event| match event {
             Event::Value(value) => {
                 if let Some(place) = places.get(value.index as usize) {
                     items[*place] = Some(Item::of(&value));

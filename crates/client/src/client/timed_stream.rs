@@ -37,9 +37,19 @@ impl TimedStream {
         self.wait_at_most(self.timeout)
     }
 
-    /// Who calls may have waited for another server until the deadline: what has arrived meanwhile is in time.
-    pub(super) fn take_arrived(&mut self) {
-        self.end = self.end.map(|end| end.max(Instant::now() + ARRIVED_TIME));
+    /// Who calls may have waited for other servers until the deadline: what has arrived meanwhile is in time. All that
+    /// are late have until `end`, which the first of them sets.
+    pub(super) fn take_arrived(&mut self, end: &mut Option<Instant>) -> io::Result<()> {
+        let now = Instant::now();
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
+        if is_late && self.is_silent() {
+            // Even the shortest wait would be at the cost of the others.
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let arrived_end = now + ARRIVED_TIME;
+        let arrived_end = if is_late { *end.get_or_insert(arrived_end) } else { arrived_end };
+        self.end = self.end.map(|end| end.max(arrived_end));
+        Ok(())
     }
 
     /// See [`Stream::is_silent`].
