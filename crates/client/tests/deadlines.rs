@@ -141,6 +141,34 @@ fn what_has_arrived_meanwhile_is_read_in_a_time_for_all() {
     assert_eq!(found.failures.len(), servers.len());
 }
 
+/// It would have passed for the healthy server, which then would count as one that is away.
+#[test]
+fn no_time_passes_while_others_are_connected_to() {
+    const VALUE_BYTES: usize = 16 << 20;
+    let well = listen(|mut stream| {
+        hear(&mut stream);
+        stream.write_all(b"STORED\r\n").expect("the client logs in");
+        let key = hear(&mut stream);
+        let value = "x".repeat(VALUE_BYTES);
+        // More than sockets hold: the client reads.
+        let _ = write!(stream, "VALUE {key} 0 {VALUE_BYTES}\r\n{value}");
+        thread::sleep(Duration::from_millis(300));
+        let _ = stream.write_all(b"\r\nEND\r\n");
+        thread::sleep(LONG);
+    });
+    let hung = listen(|_| thread::sleep(LONG));
+    let builder = Client::builder().server(well.clone()).server(hung.clone()).login(login());
+    let mut client = builder.timeout(Some(Duration::from_secs(3))).build();
+    let keys = [&well, &hung].map(|server| key_of(&client, server));
+    let found = client.multi_get(&keys);
+    assert_eq!(found.items[0].as_ref().map(|item| item.value.len()), Some(VALUE_BYTES));
+    assert!(
+        matches!(&found.failures[..], [(Some(at), Error::Timeout)] if *at == hung),
+        "{:?}",
+        found.failures
+    );
+}
+
 /// With one probe after the other, those of before would be due again, and the request would never be made.
 #[test]
 fn a_request_waits_for_one_probe_at_most() {

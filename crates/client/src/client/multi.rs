@@ -50,8 +50,10 @@ impl Client {
         let mut failed = Vec::new();
         while !shares.is_empty() {
             let (mut batches, mut lost) = (Vec::new(), Vec::new());
-            for share in &mut shares {
-                match self.ask_for_some(keys, share) {
+            // A server's time begins when it is asked, and connecting to the others may take longer.
+            let connections: Vec<_> = shares.iter().map(|share| self.connection(share.node)).collect();
+            for (share, connection) in shares.iter_mut().zip(connections) {
+                match self.ask_for_some(keys, share, connection) {
                     Ok(batch) => batches.push(batch),
                     Err(failure) => lost.push(failure),
                 }
@@ -118,7 +120,12 @@ impl Client {
 
     /// Requests as many keys as fit into the buffers between client and server: a server may stop reading while nobody
     /// reads its replies.
-    fn ask_for_some<K: AsRef<[u8]>>(&mut self, keys: &[K], share: &mut Share) -> Result<Batch, Lost> {
+    fn ask_for_some<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        share: &mut Share,
+        connection: Result<Connection, Error>,
+    ) -> Result<Batch, Lost> {
         let mut bytes = 0;
         let rest = &share.places[share.asked..];
         let fits = |place: &&usize| {
@@ -127,7 +134,7 @@ impl Client {
         };
         let places: Vec<_> = rest.iter().take_while(fits).copied().collect();
         share.asked += places.len();
-        let asked = self.connection(share.node).and_then(|mut connection| {
+        let asked = connection.and_then(|mut connection| {
             let batch = places.iter().map(|place| keys[*place].as_ref());
             connection.send(|pipeline, output| pipeline.multi_get(output, &Get::default(), batch, ()))?;
             Ok(connection)
