@@ -10,13 +10,15 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::TIMEOUT_MAX;
 use super::key::WireKey;
 use super::recache::MetaItem;
 use super::reply::{Answer, Reply};
 use super::request::Request;
 use super::topology::Topology;
+use super::warm_up::joined;
 use crate::{Error, Protocol};
 
 /// How many copies there are of each item, and what is enough of them.
@@ -188,41 +190,65 @@ impl Topology {
     }
 
     /// Copies an item to a place that has none. What another client changes meanwhile is not overwritten, and taken
-    /// away again if it was deleted.
+    /// away again if it was deleted. Who waits for it may vanish: it is done to its end all the same.
+    ///
+    /// `Ok`: the place has an item, or nobody has one any more.
     async fn fill(
         self: &Arc<Self>,
         place: usize,
         replica: &Replica,
         key: &WireKey,
         deadline: Instant,
-    ) -> Option<()> {
-        let found = replica.reply.found.as_ref()?;
+    ) -> Result<(), Error> {
+        let Some(found) = &replica.reply.found else { return Ok(()) };
         let item = MetaItem::new(found.item.clone(), &found.meta_flags);
         if !item.is_whole() {
-            return None;
+            return Err(NOT_COPIED);
         }
-        let cas = item.item.cas;
-        let add = item.into_add(key.clone());
-        let added = self.ask_place(place, &Arc::new(add), false, deadline).await.ok()?;
-        if !matches!(added.answer, Answer::Stored(_)) {
-            return None;
-        }
-        let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: None };
-        let again = self.ask_place(replica.place, &Arc::new(get), false, deadline).await;
-        let is_same = again.is_ok_and(|reply| reply.found.is_some_and(|found| found.item.cas == cas));
-        if !is_same {
-            let delete = Request::Delete { key: key.clone(), compare: None, invalidate: None };
-            let _ = self.ask_place(place, &Arc::new(delete), false, deadline).await;
-        }
-        Some(())
+        let (this, from, key) = (Arc::clone(self), replica.place, key.clone());
+        let copied = tokio::spawn(async move { this.copy_item(from, place, item, key, deadline).await });
+        timeout_at(deadline, joined(copied)).await.map_err(|_| Error::Timeout)??
     }
 
-    /// Fills a place from the others, if it has nothing. `Some`: what it had. `Err`: it does not answer.
+    /// See [`Topology::fill`].
+    async fn copy_item(
+        &self,
+        from: usize,
+        to: usize,
+        item: MetaItem,
+        key: WireKey,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let cas = item.item.cas;
+        let added = self.ask_place(to, &Arc::new(item.into_add(key.clone())), false, deadline).await;
+        match &added {
+            Ok(Reply { answer: Answer::Stored(_), .. }) | Err(Error::Unknown(_)) => {}
+            _ => return added.map(drop),
+        }
+        let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: None };
+        let again = match self.ask_place(from, &Arc::new(get), false, deadline).await {
+            Ok(reply) => match reply.found {
+                Some(found) if found.item.cas == cas => return added.map(drop),
+                Some(_) => Err(NOT_COPIED),
+                None => Ok(()),
+            },
+            Err(error) => Err(error),
+        };
+        let delete = Request::Delete { key, compare: None, invalidate: None };
+        // Whoever has not answered may have used up the time.
+        let deadline = Instant::now() + self.settings.timeout.min(TIMEOUT_MAX);
+        self.ask_place(to, &Arc::new(delete), false, deadline).await?;
+        added.and(again)
+    }
+
+    /// Fills a place from the others, if it has nothing. `Some`: what it had. `Err`: it does not answer, or another one
+    /// that may have the item does not; `must_fill`: or what another one has could not be copied.
     async fn fill_first(
         self: &Arc<Self>,
         place: usize,
         others: &[usize],
         key: &WireKey,
+        must_fill: bool,
         deadline: Instant,
     ) -> Result<Option<Reply>, Error> {
         let get = Request::Get { key: key.clone(), with_cas: true, exptime: None, recache: None };
@@ -234,12 +260,18 @@ impl Topology {
         for (index, &other) in others.iter().enumerate() {
             // The last share is for what follows.
             let until = share_of(deadline, others.len() - index + 1);
-            let asked = self.ask_place(other, &get, false, until).await;
-            if let Ok(reply) = asked
-                && reply.found.is_some()
-            {
-                self.fill(place, &Replica { place: other, reply }, key, deadline).await;
-                break;
+            match self.ask_place(other, &get, false, until).await {
+                Ok(reply) if reply.found.is_some() => {
+                    match self.fill(place, &Replica { place: other, reply }, key, deadline).await {
+                        // Of the change itself nothing was sent.
+                        Err(Error::Unknown(reason)) if must_fill => return Err(*reason),
+                        Err(error) if must_fill => return Err(error),
+                        _ => break,
+                    }
+                }
+                Ok(_) | Err(Error::Connect(_) | Error::Ejected(_)) => {}
+                // It may have the item.
+                Err(error) => return Err(error),
             }
         }
         Ok(None)
@@ -299,7 +331,7 @@ impl Topology {
             if let (true, Some(key)) = (deletes || fills, request.key()) {
                 let others: Vec<_> = places.iter().copied().filter(|other| *other != place).collect();
                 let own = if fills {
-                    self.fill_first(place, &others, key, deadline).await
+                    self.fill_first(place, &others, key, deletes, deadline).await
                 } else {
                     let version = Arc::new(Request::Version);
                     self.ask_place(place, &version, false, deadline).await.map(|_| None)
@@ -331,6 +363,11 @@ impl Topology {
         Err(in_doubt(failure, has_deleted))
     }
 }
+
+/// Of a change that would lose it.
+const NOT_COPIED: Error = Error::Unsupported(
+    "the first place has lost the item, and cannot get a copy: it is changed or made anew",
+);
 
 /// The end of the first of so many parts of the time until a deadline.
 fn share_of(deadline: Instant, parts: usize) -> Instant {

@@ -315,7 +315,7 @@ impl Drop for Moving<'_> {
 }
 
 /// Waits for a task. Its panic becomes the caller's.
-async fn joined<T>(task: JoinHandle<T>) -> Result<T, Error> {
+pub(super) async fn joined<T>(task: JoinHandle<T>) -> Result<T, Error> {
     task.await.map_err(|error| match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
         Err(_) => Error::Interrupted(Interruption::RuntimeEnded),

@@ -11,6 +11,7 @@ mod near_cache;
 mod observer;
 mod policies;
 mod replicas;
+mod replicas_lost;
 mod room;
 mod servers;
 mod srv;
