@@ -28,6 +28,10 @@ use crate::{Error, Protocol};
 /// the others before. In the text and binary protocols it is not: after a restart of its server `gets` and
 /// `get_and_touch` find nothing there, and a change that needs an item finds none and deletes the other copies.
 ///
+/// In the meta protocol such a change fails, and is not made, if the place has no item, and another place does not
+/// answer or has one that cannot be copied: it is stale, it is changed meanwhile, or the place refuses it. A place that
+/// cannot be connected, or is ejected, counts as lost.
+///
 /// ```no_run
 /// use larder_client::async_client::{ReadRule, Replication, WriteRule};
 /// use larder_client::{AsyncClient, Distribution, Servers};
