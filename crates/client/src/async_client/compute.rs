@@ -345,7 +345,7 @@ impl Call<'_> {
             (Ok(StoreOutcome::Stored), None) if flight.is_outdated() => Ok(StoreOutcome::NotStored),
             // Others need not wait for what does not come.
             (Err(error), Some(lease)) if !error.is_unknown() => {
-                client.release(self.key, lease, false, self.request_deadline()).await;
+                client.release(self.key, lease, member.has_old(), self.request_deadline()).await;
                 stored
             }
             _ => stored,

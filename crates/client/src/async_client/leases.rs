@@ -91,6 +91,10 @@ impl<'a> Leaving<'a> {
         Self { client, member, has_old, is_storing: AtomicBool::new(false) }
     }
 
+    pub(super) fn has_old(&self) -> bool {
+        self.has_old
+    }
+
     pub(super) fn flight(&self) -> &Flight {
         &self.member.flight
     }

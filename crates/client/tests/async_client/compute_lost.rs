@@ -105,6 +105,19 @@ async fn who_cannot_store_gives_its_lease_back() {
     }
 }
 
+/// It is better than none.
+#[tokio::test]
+async fn an_old_value_stays_if_the_new_one_cannot_be_stored() {
+    for server in start_each(&[]) {
+        let small = patient(Protocol::Meta).server(address(&server)).value_bytes_max(10).build();
+        let (other, counts) = observed(Protocol::Meta, &server);
+        stale(&other).await;
+        assert_eq!(computed(&small, OPTIONS, "more than it may store").await, "more than it may store");
+        assert_eq!(stored(&other).await.as_deref(), Some("old"));
+        assert!(counts.results().is_empty());
+    }
+}
+
 #[tokio::test]
 async fn a_lease_is_given_back_within_the_time_of_the_whole() {
     let (mut server, builder) = Fake::start(Protocol::Meta).await;
