@@ -44,7 +44,8 @@ pub struct GetMany {
     observation: Option<Box<Observation>>,
 }
 
-/// Keys of which it is not known what the server has.
+/// Keys of which it is not known what the server has. Those before one that the server has refused, in the same
+/// request, may be missing in truth.
 #[derive(Debug)]
 pub struct BulkFailure {
     /// Positions of the keys.
