@@ -196,13 +196,34 @@ impl Topology {
         if !self.router.is_troubled() {
             return;
         }
-        while let Some(server) = self.router.claim_probe(Instant::now().into_std()) {
-            let this = Arc::clone(self);
-            tokio::spawn(async move {
-                let deadline = Instant::now() + this.settings.timeout.min(PROBE_TIME_MAX);
-                let asked = this.pools[server].ask(&Arc::new(Request::Version), false, None, deadline).await;
-                this.router.probed(server, asked.is_ok(), Instant::now().into_std());
-            });
+        if let Some(server) = self.router.claim_probe(Instant::now().into_std()) {
+            let mut probe = Probe { topology: Arc::clone(self), server, is_told: false };
+            tokio::spawn(async move { probe.make().await });
+        }
+    }
+}
+
+/// A probe that is under way. Its runtime may end before it, or end with each call.
+struct Probe {
+    topology: Arc<Topology>,
+    server: usize,
+    is_told: bool,
+}
+
+impl Probe {
+    async fn make(&mut self) {
+        let Topology { router, pools, settings, .. } = &*self.topology;
+        let deadline = Instant::now() + settings.timeout.min(PROBE_TIME_MAX);
+        let asked = pools[self.server].ask(&Arc::new(Request::Version), false, None, deadline).await;
+        router.probed(self.server, asked.is_ok(), Instant::now().into_std());
+        self.is_told = true;
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.topology.router.probe_lost(self.server);
         }
     }
 }

@@ -62,8 +62,7 @@ impl Breaker {
         let mut breaker = self.clone();
         if let Some(ejected) = breaker.ejected.as_mut().filter(|ejected| ejected.is_probing) {
             ejected.is_probing = false;
-            let waits = settings.retry_after_max.max(PROBE_TIME_MIN);
-            ejected.until = ejected.until.checked_sub(waits).unwrap_or(ejected.until);
+            ejected.until = ejected.until.checked_sub(lost_after(settings)).unwrap_or(ejected.until);
         }
         breaker
     }
@@ -81,7 +80,7 @@ impl Breaker {
         }
         ejected.is_probing = true;
         // Whoever makes it may vanish.
-        ejected.until = after(now, settings.retry_after_max.max(PROBE_TIME_MIN));
+        ejected.until = after(now, lost_after(settings));
         true
     }
 
@@ -94,6 +93,11 @@ impl Breaker {
         }
     }
 
+    /// A probe was given up. Requests find out, and the first that fails ejects again.
+    pub(super) fn probe_lost(&mut self) {
+        self.ejected = self.ejected.filter(|ejected| !ejected.is_probing);
+    }
+
     /// `chance`: from 0 to 1.
     fn eject(&mut self, wait: Duration, now: Instant, chance: f64) {
         let half = wait / 2;
@@ -103,11 +107,18 @@ impl Breaker {
 }
 
 fn after(now: Instant, time: Duration) -> Instant {
-    now.checked_add(time).unwrap_or(now)
+    now + time.min(WAIT_MAX)
 }
 
-/// A probe counts as lost after this time at the earliest.
+/// A probe that has told nothing for so long is lost.
+fn lost_after(settings: &CircuitBreaker) -> Duration {
+    settings.retry_after_max.clamp(PROBE_TIME_MIN, PROBE_TIME_MAX)
+}
+
 const PROBE_TIME_MIN: Duration = Duration::from_secs(60);
+const PROBE_TIME_MAX: Duration = Duration::from_secs(60 * 60);
+/// Every clock can tell a time that is so much later.
+const WAIT_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
 #[cfg(test)]
 mod tests {
@@ -163,5 +174,23 @@ mod tests {
         assert_eq!(until(&breaker, now), Duration::from_secs(1));
         assert!(breaker.claim_probe(&SETTINGS, now + Duration::from_secs(1)));
         assert!(breaker.claim_probe(&SETTINGS, now + Duration::from_secs(61)));
+    }
+
+    /// A time that clocks cannot tell is long, and not over at once.
+    #[test]
+    fn times_without_end_are_long() {
+        let now = Instant::now();
+        for retry_after in [Duration::from_secs(2), Duration::MAX] {
+            let settings = CircuitBreaker { failure_limit: 1, retry_after, retry_after_max: Duration::MAX };
+            let mut breaker = Breaker::default();
+            assert!(breaker.fail(&settings, now, 1.0));
+            assert!(!breaker.claim_probe(&settings, now));
+            let due = now + Duration::from_secs(2 * 365 * 86_400);
+            assert!(breaker.claim_probe(&settings, due));
+            assert!(!breaker.claim_probe(&settings, due + Duration::from_secs(59)));
+            // It is lost.
+            assert!(breaker.without_probe(&settings).claim_probe(&settings, due));
+            assert!(breaker.claim_probe(&settings, due + Duration::from_secs(3600)));
+        }
     }
 }

@@ -168,6 +168,15 @@ impl Router {
         }
     }
 
+    /// Tells of a probe that was given up, without a result. Requests are sent again; the first that fails ejects.
+    pub fn probe_lost(&self, server: usize) {
+        let mut state = self.state();
+        if let Some(breaker) = state.breakers.get_mut(server) {
+            breaker.probe_lost();
+            self.note(&mut state);
+        }
+    }
+
     /// Tells of a request that a server has answered. A refusal is an answer.
     pub fn succeeded(&self, server: usize) {
         if !self.is_troubled() {

@@ -180,6 +180,49 @@ async fn a_server_that_comes_back_is_found_by_a_probe() {
     assert_eq!(state.ejections, 1);
 }
 
+/// A probe ends with the runtime of the call that has begun it.
+#[test]
+fn a_server_that_comes_back_is_found_with_a_runtime_for_each_call() {
+    // While the server is away, nobody else gets this port.
+    let port = free_port().to_string();
+    let server = Server::start(&any().expect("it builds"), &["-p", &port]).expect("it starts");
+    let own = address(&server);
+    drop(server);
+    let soon = Duration::from_millis(20);
+    let breaker = CircuitBreaker { failure_limit: 1, retry_after: soon, retry_after_max: soon };
+    let builder = patient(Protocol::Meta).server(own).failure_policy(FailurePolicy::Miss);
+    let client = builder.circuit_breaker(breaker).build();
+    let call = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(client.set("k", "x", MINUTE))
+    };
+    assert!(call().is_err() && matches!(client.server_states()[0].health, Health::Ejected { .. }));
+    let _again = Server::start(&any().expect("it builds"), &["-p", &port]).expect("it starts");
+    let is_back = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        call().is_ok()
+    });
+    assert!(is_back, "{:?}", client.server_states());
+}
+
+#[tokio::test]
+async fn a_probe_without_an_end_is_one_probe() {
+    let (hole, _) = black_hole();
+    let soon = Duration::from_millis(1);
+    let breaker = CircuitBreaker { failure_limit: 1, retry_after: soon, retry_after_max: Duration::MAX };
+    let builder = AsyncClient::builder().server(hole.to_string().parse::<Address>().expect("an address"));
+    let builder = builder.timeout(Duration::from_millis(100)).circuit_breaker(breaker);
+    let client = builder.failure_policy(FailurePolicy::Miss).build();
+    assert_eq!(client.get("k").await.expect("a miss"), None);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..10 {
+        assert_eq!(client.get("k").await.expect("a miss"), None);
+    }
+    assert!(tasks() <= before + 3, "{} tasks", tasks());
+}
+
 /// A change that may have been made is not made again elsewhere.
 #[tokio::test]
 async fn failover_never_repeats_a_change() {
