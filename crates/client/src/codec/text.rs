@@ -84,9 +84,14 @@ pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>, noreply: bool) {
     end(output, noreply);
 }
 
-/// The expiry in this protocol: the nearest that servers read. A memcached that refuses a store for its expiry would
-/// take the value for commands.
+/// The expiry in this protocol. Servers keep its lower 32 bits: 4294967295, which C programs make of -1, is past. What
+/// has more bits some refuse, and take the value for commands: it is sent as the nearest.
 pub(super) fn expiry(exptime: i64) -> i32 {
+    u32::try_from(exptime).map_or_else(|_| nearest_expiry(exptime), u32::cast_signed)
+}
+
+/// The nearest expiry of 32 bits.
+pub(super) fn nearest_expiry(exptime: i64) -> i32 {
     exptime.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 

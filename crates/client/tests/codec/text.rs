@@ -59,7 +59,7 @@ fn requests_are_lines() {
 
     // Servers read no later times, and some refuse them without the value, which is then taken for commands.
     out.clear();
-    for (exptime, sent) in [(i64::MAX, i32::MAX), (i64::MIN, i32::MIN)] {
+    for (exptime, sent) in [(i64::MAX, i32::MAX), (i64::MIN, i32::MIN), (u32::MAX.into(), -1)] {
         text.get(&mut out, &get(false, Some(exptime)), b"k", 0);
         text.store(&mut out, &Store { exptime, ..store }, Some(0));
         text.touch(&mut out, &Touch { key: b"k", exptime, ..Touch::default() }, Some(0));
