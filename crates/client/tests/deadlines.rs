@@ -60,6 +60,11 @@ fn login() -> Login {
     Login { user: "ann".into(), password: "password".into() }
 }
 
+/// Asserts that one server failed, since its time was over.
+fn assert_late(failures: &[(Option<Address>, Error)], server: &Address) {
+    assert!(matches!(failures, [(Some(at), Error::Timeout)] if at == server), "{failures:?}");
+}
+
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(20);
 
@@ -100,11 +105,7 @@ fn what_has_arrived_meanwhile_counts() {
     let keys = [&hung, &well].map(|server| key_of(&client, server));
     let found = client.multi_get(&keys);
     assert_eq!(found.items[1].as_ref().map(|item| item.value.len()), Some(VALUE_BYTES));
-    assert!(
-        matches!(&found.failures[..], [(Some(at), Error::Timeout)] if *at == hung),
-        "{:?}",
-        found.failures
-    );
+    assert_late(&found.failures, &hung);
 }
 
 /// Each sends a value without an end, so that there is always something that has arrived.
@@ -162,11 +163,7 @@ fn no_time_passes_while_others_are_connected_to() {
     let keys = [&well, &hung].map(|server| key_of(&client, server));
     let found = client.multi_get(&keys);
     assert_eq!(found.items[0].as_ref().map(|item| item.value.len()), Some(VALUE_BYTES));
-    assert!(
-        matches!(&found.failures[..], [(Some(at), Error::Timeout)] if *at == hung),
-        "{:?}",
-        found.failures
-    );
+    assert_late(&found.failures, &hung);
 }
 
 /// With one probe after the other, those of before would be due again, and the request would never be made.

@@ -1,12 +1,16 @@
 /* Nothing is taken for a command, or for the reply to another request. It knows what is right. */
 #include "stub.h"
 
+/* A server that answers every request with this. */
+static struct endless replying(const char *reply)
+{
+  return (struct endless){.head = reply, .head_bytes = strlen(reply), .part = ""};
+}
+
 /* What nobody has asked for is not the reply to the next request. */
 static void replies_too_many(void)
 {
-  struct endless eager = {.part = "", .most = 0};
-  eager.head = "VALUE a 0 1\r\nx\r\nEND\r\nVALUE b 0 5\r\nEXTRA\r\nEND\r\n";
-  eager.head_bytes = strlen(eager.head);
+  struct endless eager = replying("VALUE a 0 1\r\nx\r\nEND\r\nVALUE b 0 5\r\nEXTRA\r\nEND\r\n");
   memcached_st *client = client_at(start(&eager), false, 60000);
   for (const char *key = "ab"; *key; key++) {
     size_t length = 0;
@@ -22,9 +26,7 @@ static void replies_too_many(void)
 /* Replies to buffered requests that are not one for each: the next request has none of them. */
 static void replies_to_a_split_request(void)
 {
-  struct endless split = {.part = "", .most = 0};
-  split.head = "CLIENT_ERROR bad command line format\r\nERROR\r\nSTORED\r\nNOT_STORED\r\n";
-  split.head_bytes = strlen(split.head);
+  struct endless split = replying("CLIENT_ERROR bad command line format\r\nERROR\r\nSTORED\r\nNOT_STORED\r\n");
   memcached_st *client = client_at(start(&split), false, 60000);
   memcached_behavior_set(client, MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
   memcached_set(client, S("a"), S("x"), 0, 0);
@@ -37,9 +39,7 @@ static void replies_to_a_split_request(void)
 /* An error may be that of a flush without a reply: the connection is not used again. */
 static void errors_of_a_quiet_flush(void)
 {
-  struct endless errors = {.part = "", .most = 0};
-  errors.head = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-  errors.head_bytes = strlen(errors.head);
+  struct endless errors = replying("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
   memcached_st *client = client_at(start(&errors), false, 60000);
   memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NOREPLY, 1);
   memcached_flush(client, 0);

@@ -22,9 +22,7 @@ fn a_damaged_record_is_named_to_whoever_pulls() {
     }
     assert_eq!(client.ask("mn\r\n"), "MN");
     cluster.stop(0);
-    let (damaged, name) =
-        damage(&cluster.store(0), "0444".repeat(250).as_bytes(), 0).expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
+    let name = damage(&cluster.store(0), "0444".repeat(250).as_bytes(), 0);
     cluster.start_again(0);
     let joined = cluster.start_site(1);
     let mut taker = Client::of(&joined);
@@ -49,10 +47,7 @@ fn a_damaged_record_that_was_replaced_stops_nobody() {
         eventually(|| two.ask("mg key7 s\r\n") == "HD s3");
         let pieces = two.stat(":copied_pieces");
         cluster.set_links(Link::Cut);
-        for (number, key) in keys.iter().enumerate() {
-            let value = format!("{number:04}").repeat(250);
-            assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-        }
+        set_all(&mut one, &keys);
         for (request, reply) in [
             ("delete key7\r\n", "DELETED"),
             ("set key44 0 0 3\r\nnew\r\n", "STORED"),
@@ -64,9 +59,7 @@ fn a_damaged_record_that_was_replaced_stops_nobody() {
         let damaged: &[&str] = if is_header { &["0044"] } else { &["0044", "0055"] };
         for value in damaged {
             let wanted = value.repeat(250);
-            let damaged = damage(&cluster.store(0), wanted.as_bytes(), usize::from(is_header));
-            let (damaged, name) = damaged.expect("a segment has it");
-            std::fs::write(&name, damaged).expect("it can be written");
+            damage(&cluster.store(0), wanted.as_bytes(), usize::from(is_header));
         }
         cluster.start_again(0);
         let mut one = cluster.client(0);
@@ -92,14 +85,9 @@ fn what_is_before_a_damaged_item_arrives() {
     eventually(|| two.ask("mg first s\r\n") == "HD s3");
     let pieces = two.stat(":copied_pieces");
     cluster.set_links(Link::Cut);
-    for (number, key) in keys.iter().enumerate() {
-        let value = format!("{number:04}").repeat(250);
-        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-    }
+    set_all(&mut one, &keys);
     cluster.stop(0);
-    let damaged = damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 0);
-    let (damaged, name) = damaged.expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
+    damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 0);
     cluster.start_again(0);
     let mut one = cluster.client(0);
     cluster.set_links(Link::Open);
@@ -123,14 +111,9 @@ fn what_is_before_a_damaged_header_arrives_whoever_comes_first() {
     assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
     (1..3).for_each(|site| eventually(|| cluster.client(site).ask("mg first s\r\n") == "HD s3"));
     cluster.set_links(Link::Cut);
-    for (number, key) in keys.iter().enumerate() {
-        let value = format!("{number:04}").repeat(250);
-        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-    }
+    set_all(&mut one, &keys);
     cluster.stop(0);
-    let damaged = damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 1);
-    let (damaged, name) = damaged.expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
+    damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 1);
     cluster.start_again(0);
     for site in [2, 1] {
         cluster.set_links_of(site, Link::Open);
@@ -162,8 +145,7 @@ fn a_damaged_record_behind_what_is_not_told_stops_nobody() {
     assert_eq!(one.ask("set key44 0 0 3\r\nnew\r\n"), "STORED");
     cluster.stop(0);
     let wanted = format!("key44{value}");
-    let (damaged, name) = damage(&cluster.store(0), wanted.as_bytes(), 1).expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
+    damage(&cluster.store(0), wanted.as_bytes(), 1);
     cluster.start_again(0);
     cluster.set_links(Link::Open);
     eventually(|| two.ask("mg key44 s\r\n") == "HD s3");
@@ -179,14 +161,9 @@ fn a_repair_lets_all_go_on_behind_a_damaged_header() {
     assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
     eventually(|| two.ask("mg first s\r\n") == "HD s3");
     cluster.set_links(Link::Cut);
-    for (number, key) in keys.iter().enumerate() {
-        let value = format!("{number:04}").repeat(250);
-        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-    }
+    set_all(&mut one, &keys);
     cluster.stop(0);
-    let damaged = damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 1);
-    let (damaged, name) = damaged.expect("a segment has it");
-    std::fs::write(&name, damaged).expect("it can be written");
+    damage(&cluster.store(0), "0044".repeat(250).as_bytes(), 1);
     cluster.start_again(0);
     cluster.set_links(Link::Open);
     eventually(|| two.look_up(&keys).iter().flatten().count() == 44);
@@ -207,19 +184,14 @@ fn a_damaged_record_of_who_pulls_stops_nothing() {
     let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
     let (mut one, mut two) = (cluster.client(0), cluster.client(1));
     let keys = keys(200);
-    for (number, key) in keys.iter().enumerate() {
-        let value = format!("{number:04}").repeat(250);
-        assert_eq!(one.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
-    }
+    set_all(&mut one, &keys);
     eventually(|| two.look_up(&keys).iter().flatten().count() == 200);
     // All that it has is confirmed.
     assert_eq!(two.ask("set key0 0 0 3\r\nown\r\n"), "STORED");
     eventually(|| one.ask("mg key0 s\r\n") == "HD s3");
     cluster.stop(1);
     for (value, is_header) in [("0044", true), ("0055", false), ("0066", false), ("0077", true)] {
-        let damaged = damage(&cluster.store(1), value.repeat(250).as_bytes(), usize::from(is_header));
-        let (damaged, name) = damaged.expect("a segment has it");
-        std::fs::write(&name, damaged).expect("it can be written");
+        damage(&cluster.store(1), value.repeat(250).as_bytes(), usize::from(is_header));
     }
     for (request, reply) in [
         ("set key44 0 0 3\r\nnew\r\n", "STORED"),
@@ -244,15 +216,27 @@ fn a_damaged_record_of_who_pulls_stops_nothing() {
     converge(&mut one, &mut two, &keys);
 }
 
-/// The segment that has these bytes, with one of them changed or one before them, and its path.
-pub(crate) fn damage(directory: &Path, wanted: &[u8], before: usize) -> Option<(Vec<u8>, PathBuf)> {
+/// Gives each key its number, 250 times over.
+fn set_all(client: &mut Client, keys: &[String]) {
+    for (number, key) in keys.iter().enumerate() {
+        let value = format!("{number:04}").repeat(250);
+        assert_eq!(client.ask(&format!("set {key} 0 0 1000\r\n{value}\r\n")), "STORED");
+    }
+}
+
+/// Changes a byte of a segment that has these bytes: one of them, or one so far before them. Returns its path.
+pub(crate) fn damage(directory: &Path, wanted: &[u8], before: usize) -> PathBuf {
+    try_damage(directory, wanted, before).expect("a segment has it")
+}
+
+fn try_damage(directory: &Path, wanted: &[u8], before: usize) -> Option<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("it is there");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("it can be read").path()).collect();
     // The oldest first.
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            if let Some(found) = damage(&path, wanted, before) {
+            if let Some(found) = try_damage(&path, wanted, before) {
                 return Some(found);
             }
             continue;
@@ -261,7 +245,8 @@ pub(crate) fn damage(directory: &Path, wanted: &[u8], before: usize) -> Option<(
         let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"));
         if is_segment && let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
             bytes[at - before] ^= 1;
-            return Some((bytes, path));
+            std::fs::write(&path, bytes).expect("it can be written");
+            return Some(path);
         }
     }
     None
