@@ -73,8 +73,13 @@ impl Steps {
             let mut clippy = shell::cargo(&["clippy", "--quiet", "--all-targets"]);
             shell::run(clippy.args(ROCKSDB).args(["--", "-D", "warnings"]))
         });
+        self.run("the tests are built", || {
+            shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace", "--no-run"]))
+        });
         // The tests mostly wait: meanwhile others build what later steps need. What fails, these steps tell.
         let ahead = thread::spawn(|| {
+            // This thread and what it starts: the tests go first.
+            let _ = rustix::process::nice(NICE);
             let _ = cargo_deny();
             let _ = server::larderd();
             let _ = generators::larder();
@@ -284,4 +289,6 @@ const COMPARISON: &str = "comparison/Cargo.toml";
 const SOAK_SECS: u32 = 20;
 /// How often programs of others are tried: registries and browsers have a pace, and timeouts, of their own.
 const ATTEMPTS: u32 = 3;
+/// Of what is built while the tests run.
+const NICE: i32 = 10;
 const CARGO_DENY: &str = "0.20.2";
