@@ -104,7 +104,9 @@ impl<T> Pipeline<T> {
 
     /// Drops all expected replies, as for a new connection. Returns the tags, oldest first.
     pub fn reset(&mut self) -> impl Iterator<Item = T> + use<T> {
-        std::mem::replace(&mut self.due, due::Queue::new()).into_tags()
+        let mut due = due::Queue::new();
+        due.has_opaques = self.due.has_opaques;
+        std::mem::replace(&mut self.due, due).into_tags()
     }
 
     /// Takes the next event from the head of `input`. Call it until it returns `None`, which means that it needs more
@@ -262,7 +264,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Touch, tag) });
     }
 
-    /// Flushes the server, now or in `delay_secs`. Reply: [`Outcome::Ok`]. Without `tag`: see [`Pipeline::store`].
+    /// Flushes the server, now or in `delay_secs`; more than 30 days (2,592,000) is a Unix time. Reply: [`Outcome::Ok`].
+    /// Without `tag`: see [`Pipeline::store`].
     pub fn flush_all(&mut self, output: &mut Vec<u8>, delay_secs: u32, tag: Option<T>) {
         let is_quiet = tag.is_none();
         let mut sent = Sent::default();
@@ -283,7 +286,7 @@ impl<T> Pipeline<T> {
         debug_assert!(self.protocol != Protocol::Binary, "it has no such request");
         text::flush_prefix(output, prefix, delay_secs, tag.is_none());
         if tag.is_some() {
-            self.due.push(Due::new(Kind::Flush, tag));
+            self.due.push(Due::new(Kind::FlushPrefix, tag));
         }
     }
 

@@ -365,3 +365,29 @@ fn a_list_whose_ring_is_too_large_is_refused() {
     assert!(matches!(found, Err(Error::Unsupported(_))), "{found:?}");
     assert_eq!(client.servers().count(), 0);
 }
+
+/// More than 30 days would be a Unix time that is long past, for which memcached never flushes, or flushes at once.
+#[test]
+fn a_delay_of_a_flush_is_no_unix_time() {
+    let (heard, is_heard) = mpsc::channel();
+    let mut client = server(move |_, mut stream| {
+        let mut request = [0; 100];
+        let bytes = stream.read(&mut request).expect("the client asks");
+        heard.send(String::from_utf8_lossy(&request[..bytes]).into_owned()).expect("the test listens");
+        stream.write_all(b"OK\r\n").expect("the client listens");
+    });
+    client.flush_all(u32::MAX);
+    assert_eq!(is_heard.recv().as_deref(), Ok("flush_all 2592000\r\n"));
+    client.flush_prefix("p", 2_592_001);
+    assert_eq!(is_heard.recv().as_deref(), Ok("flush_prefix p 2592000\r\n"));
+}
+
+/// `NOT_FOUND` is the reply of a namespace that is not there.
+#[test]
+fn a_flush_that_is_not_made_is_no_success() {
+    let mut client = server(|_, mut stream| answer(&mut stream, "NOT_FOUND\r\n"));
+    let flushed = client.flush_all(0).pop().map(|(_, flushed)| flushed);
+    assert!(matches!(flushed, Some(Err(Error::Violation(_)))), "{flushed:?}");
+    let flushed = client.flush_prefix("p", 0).pop().map(|(_, flushed)| flushed);
+    assert!(matches!(flushed, Some(Ok(false))), "{flushed:?}");
+}

@@ -4,25 +4,28 @@ use super::{ByServer, Client, Statistics};
 use crate::Error;
 use crate::check::{check_group, is_word};
 use crate::codec::{Event, Outcome, Pipeline, Protocol};
+use crate::ttl::RELATIVE_SECS_MAX;
 
 /// One server after the other. Each has its own result.
 impl Client {
-    /// Flushes every server, now or in `delay_secs`.
+    /// Flushes every server, now or in `delay_secs`, at most 30 days.
     pub fn flush_all(&mut self, delay_secs: u32) -> ByServer<()> {
         let request = |pipeline: &mut Pipeline<()>, output: &mut Vec<u8>| {
-            pipeline.flush_all(output, delay_secs, Some(()));
+            pipeline.flush_all(output, sent_delay(delay_secs), Some(()));
         };
         self.each_server(|| Ok(()), request, |(), _| {})
     }
 
-    /// Flushes the namespace with this prefix (`<null>`: the default) on every server, now or in `delay_secs`. `false`:
-    /// the server has no such namespace. Not by the binary protocol, and with prefixes that are keys:
+    /// Flushes the namespace with this prefix (`<null>`: the default) on every server, now or in `delay_secs`, at most
+    /// 30 days. `false`: the server has no such namespace. Not by the binary protocol, and with prefixes that are keys:
     /// [`Error::InvalidKey`] otherwise.
     pub fn flush_prefix(&mut self, prefix: &str, delay_secs: u32) -> ByServer<bool> {
         let is_namespace = self.settings.protocol != Protocol::Binary && is_word(prefix.as_bytes());
         self.each_server(
             || if is_namespace { Ok(()) } else { Err(Error::InvalidKey) },
-            |pipeline, output| pipeline.flush_prefix(output, prefix.as_bytes(), delay_secs, Some(())),
+            |pipeline, output| {
+                pipeline.flush_prefix(output, prefix.as_bytes(), sent_delay(delay_secs), Some(()))
+            },
             |is_flushed, event| *is_flushed = matches!(event, Event::Done((), Outcome::Ok)),
         )
     }
@@ -71,4 +74,9 @@ impl Client {
             })
             .collect()
     }
+}
+
+/// More than the longest would be a Unix time.
+fn sent_delay(delay_secs: u32) -> u32 {
+    delay_secs.min(RELATIVE_SECS_MAX as u32)
 }

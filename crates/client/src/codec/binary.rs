@@ -142,9 +142,10 @@ pub(super) fn login(output: &mut Vec<u8>, user: &[u8], password: &[u8], opaque: 
     sent
 }
 
-/// The expiry in this protocol. It has no negative times, so a time long past replaces them.
+/// The expiry in this protocol. It has no negative times, so a time long past replaces them; all ones are
+/// [`NEVER_CREATE`].
 fn expiry(exptime: i64) -> u32 {
-    if exptime < 0 { LONG_PAST } else { exptime.try_into().unwrap_or(u32::MAX - 1) }
+    if exptime < 0 { LONG_PAST } else { exptime.min((NEVER_CREATE - 1).into()) as u32 }
 }
 
 /// See [`super::Pipeline::receive`].
@@ -339,7 +340,9 @@ impl<'i> Reply<'i> {
                 }
                 Kind::Version => Outcome::Version(self.body),
                 Kind::Login => Outcome::LoggedIn,
-                Kind::Flush | Kind::Noop | Kind::Stats | Kind::Get | Kind::MultiGet => Outcome::Ok,
+                Kind::Flush | Kind::FlushPrefix | Kind::Noop | Kind::Stats | Kind::Get | Kind::MultiGet => {
+                    Outcome::Ok
+                }
             },
             // The same outcome as in the text protocol.
             (Some(Status::NotStored), Kind::Store { .. })

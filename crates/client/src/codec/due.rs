@@ -71,7 +71,9 @@ pub(super) enum Kind {
     Delete,
     Arith,
     Touch,
+    /// Of a whole server; also how much it logs.
     Flush,
+    FlushPrefix,
     Version,
     Noop,
     Stats,

@@ -13,7 +13,7 @@ use larder_protocol::number::parse_u64;
 pub(super) use many::get as get_many;
 
 use super::due::{Due, Kind, Queue};
-use super::text::{self, Line, nearest_expiry, number, parse_value_bytes, split_short, split_word, word};
+use super::text::{self, Line, expiry, number, parse_value_bytes, split_short, split_word, word};
 use super::{
     Arith, Delete, ErrorKind, ErrorReply, Event, Get, Mode, Outcome, Store, Touch, Value, Violation,
     ViolationKind,
@@ -62,7 +62,7 @@ fn begin_get<'a>(output: &'a mut Vec<u8>, get: &Get<'a>, key: &[u8]) -> Flags<'a
         flags.set(b'c');
     }
     if let Some(exptime) = get.exptime {
-        flags.set_number(b'T', nearest_expiry(exptime));
+        flags.set_number(b'T', expiry(exptime));
     }
     flags
 }
@@ -81,7 +81,7 @@ pub(super) fn store(output: &mut Vec<u8>, store: &Store<'_>, answer: Answer) {
         flags.set_number(b'F', store.client_flags);
     }
     if store.exptime != 0 {
-        flags.set_number(b'T', nearest_expiry(store.exptime));
+        flags.set_number(b'T', expiry(store.exptime));
     }
     match store.mode {
         Mode::Set => {}
@@ -117,7 +117,7 @@ pub(super) fn arith(output: &mut Vec<u8>, arith: &Arith<'_>, answer: Answer) {
         flags.set_word(b'M', b"D");
     }
     if let Some((initial, exptime)) = arith.initial {
-        flags.set_number(b'N', nearest_expiry(exptime));
+        flags.set_number(b'N', expiry(exptime));
         flags.set_number(b'J', initial);
     }
     flags.set_answer(answer);
@@ -127,7 +127,7 @@ pub(super) fn arith(output: &mut Vec<u8>, arith: &Arith<'_>, answer: Answer) {
 /// `mg <key> T<exptime> <flags>*`
 pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>, answer: Answer) {
     let mut flags = Flags::begin(output, b"mg", touch.key, touch.meta_flags);
-    flags.set_number(b'T', nearest_expiry(touch.exptime));
+    flags.set_number(b'T', expiry(touch.exptime));
     flags.set_answer(answer);
     flags.end();
 }
@@ -237,7 +237,9 @@ pub(super) fn receive<'i, T>(
         (Kind::Touch, b"HD") => Some(Outcome::Touched),
         (Kind::Touch, b"EN") => Some(Outcome::NotFound),
         (Kind::Noop, b"MN") => Some(Outcome::Ok),
-        (Kind::Version | Kind::Flush | Kind::Stats | Kind::Login, _) => return text::receive(due, input),
+        (Kind::Version | Kind::Flush | Kind::FlushPrefix | Kind::Stats | Kind::Login, _) => {
+            return text::receive(due, input);
+        }
         (Kind::Store { .. } | Kind::Delete | Kind::Arith, code) => failure(code),
         _ => None,
     };
@@ -298,7 +300,10 @@ fn value<'i, T>(
 #[inline]
 fn has_awaited_opaque<T>(due: &mut Queue<T>, code: &[u8], flags: &ReplyFlags<'_>) -> bool {
     match (due.front().map(|front| front.kind), code) {
-        (Some(Kind::Version | Kind::Flush | Kind::Stats | Kind::Login | Kind::Noop), _) => return true,
+        (
+            Some(Kind::Version | Kind::Flush | Kind::FlushPrefix | Kind::Stats | Kind::Login | Kind::Noop),
+            _,
+        ) => return true,
         (_, code) if is_numbered(code) => {}
         _ => return true,
     }

@@ -1,9 +1,8 @@
 //! Requests, with all options.
 //!
 //! Expiry times (`exptime`) are memcached's: 0 is never, up to 30 days (2,592,000) is seconds from now, more is a Unix
-//! time, negative is expired at once. The meta protocol has times up to 2,147,483,647, the binary protocol up to
-//! 4,294,967,294: a later one is sent as this. Of one in the text protocol servers keep the lower 32 bits, so that
-//! 4,294,967,295 is -1.
+//! time, negative is expired at once. The text and meta protocols have times up to 2,147,483,647, the binary protocol
+//! up to 4,294,967,294: a later one is sent as this.
 
 use super::Mode;
 

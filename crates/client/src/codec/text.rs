@@ -84,23 +84,18 @@ pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>, noreply: bool) {
     end(output, noreply);
 }
 
-/// The expiry in this protocol. Servers keep its lower 32 bits: 4294967295, which C programs make of -1, is past. What
-/// has more bits some refuse, and take the value for commands: it is sent as the nearest.
+/// The expiry in this protocol: the nearest that servers read. Of a later one they keep the lower 32 bits, so that it
+/// is past, or they refuse it, and take the value for commands.
 pub(super) fn expiry(exptime: i64) -> i32 {
-    u32::try_from(exptime).map_or_else(|_| nearest_expiry(exptime), u32::cast_signed)
-}
-
-/// The nearest expiry of 32 bits.
-pub(super) fn nearest_expiry(exptime: i64) -> i32 {
     exptime.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 
-/// `flush_all [<delay>] [noreply]`
+/// `flush_all [<delay>] [noreply]`. Of a longer delay than is sent, servers would keep the lower 32 bits.
 pub(super) fn flush_all(output: &mut Vec<u8>, delay_secs: u32, noreply: bool) {
     output.extend_from_slice(b"flush_all");
     if delay_secs > 0 {
         output.push(b' ');
-        number(output, delay_secs);
+        number(output, delay_secs.min(i32::MAX as u32));
     }
     end(output, noreply);
 }
@@ -111,7 +106,7 @@ pub(super) fn flush_prefix(output: &mut Vec<u8>, prefix: &[u8], delay_secs: u32,
     word(output, prefix);
     if delay_secs > 0 {
         output.push(b' ');
-        number(output, delay_secs);
+        number(output, delay_secs.min(i32::MAX as u32));
     }
     end(output, noreply);
 }
@@ -246,8 +241,10 @@ fn outcome(kind: Kind, line: &[u8]) -> Option<Outcome<'_>> {
         (Kind::Touch, b"TOUCHED") => Some(Outcome::Touched),
         (Kind::Delete | Kind::Touch | Kind::Arith, b"NOT_FOUND") => Some(Outcome::NotFound),
         (Kind::Arith, number) => parse_u64(number).map(Outcome::Number),
-        (Kind::Flush, b"NOT_FOUND") => Some(Outcome::NotFound),
-        (Kind::Flush, b"OK") | (Kind::Stats, b"END" | b"RESET" | b"OK") => Some(Outcome::Ok),
+        (Kind::FlushPrefix, b"NOT_FOUND") => Some(Outcome::NotFound),
+        (Kind::Flush | Kind::FlushPrefix, b"OK") | (Kind::Stats, b"END" | b"RESET" | b"OK") => {
+            Some(Outcome::Ok)
+        }
         (Kind::Version, line) => line.strip_prefix(b"VERSION ").map(Outcome::Version),
         (Kind::Login, b"STORED") => Some(Outcome::LoggedIn),
         (Kind::Noop, line) => line.starts_with(b"VERSION ").then_some(Outcome::Ok),

@@ -83,6 +83,16 @@ fn join(packets: &[Packet<'_>]) -> Vec<u8> {
     packets.iter().flat_map(Packet::bytes).collect()
 }
 
+/// All ones say that no number is created.
+#[test]
+fn the_latest_expiry_of_a_number_still_creates_it() {
+    let (_, sent) = ask(&[|binary, out| {
+        let initial = Some((5, u32::MAX.into()));
+        binary.arith(out, &Arith { key: b"a", delta: 2, initial, ..Arith::default() }, Some(0));
+    }]);
+    assert_eq!(sent[40..44], [0xff, 0xff, 0xff, 0xfe]);
+}
+
 #[test]
 fn requests_are_packets_with_counted_opaques() {
     let (_, sent) = ask(&[

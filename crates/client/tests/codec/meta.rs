@@ -307,6 +307,17 @@ fn with_opaques_replies_are_found_by_their_numbers() {
 }
 
 #[test]
+fn a_new_connection_has_numbers_as_the_one_before() {
+    let mut output = Vec::new();
+    let mut pipeline = Pipeline::with_opaques(Protocol::Meta);
+    pipeline.get(&mut output, &Get::default(), b"a", 1);
+    assert_eq!(pipeline.reset().collect::<Vec<_>>(), [1]);
+    output.clear();
+    pipeline.get(&mut output, &Get::default(), b"a", 2);
+    assert_eq!(String::from_utf8_lossy(&output), "mg a v f O0\r\n");
+}
+
+#[test]
 fn with_opaques_no_reply_is_taken_for_anothers() {
     for (asks, input) in [
         (&[GET, GET][..], &b"VA 1 f0 O1\r\nx\r\n"[..]),

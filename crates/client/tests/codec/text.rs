@@ -57,9 +57,17 @@ fn requests_are_lines() {
     let expected = loud.to_owned() + &loud.replace("\r\n", " noreply\r\n");
     assert_eq!(String::from_utf8_lossy(&out), expected);
 
+    // Servers read 32 bits: a later one would be past, and the flush be made at once.
+    out.clear();
+    text.flush_all(&mut out, u32::MAX, Some(0));
+    text.flush_prefix(&mut out, b"p", u32::MAX, Some(0));
+    let expected = "flush_all 2147483647\r\nflush_prefix p 2147483647\r\n";
+    assert_eq!(String::from_utf8_lossy(&out), expected);
+
     // Servers read no later times, and some refuse them without the value, which is then taken for commands.
     out.clear();
-    for (exptime, sent) in [(i64::MAX, i32::MAX), (i64::MIN, i32::MIN), (u32::MAX.into(), -1)] {
+    let times = [(i64::MAX, i32::MAX), (i64::MIN, i32::MIN), (u32::MAX.into(), i32::MAX), (-1, -1)];
+    for (exptime, sent) in times {
         text.get(&mut out, &get(false, Some(exptime)), b"k", 0);
         text.store(&mut out, &Store { exptime, ..store }, Some(0));
         text.touch(&mut out, &Touch { key: b"k", exptime, ..Touch::default() }, Some(0));

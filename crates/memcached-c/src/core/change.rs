@@ -1,7 +1,7 @@
 //! Requests that change an item, and its server's connection.
 
 use larder_client::codec::{
-    Arith, Delete, ErrorKind, ErrorReply, Event, Mode, Outcome, Pipeline, Store, Touch,
+    Arith, Delete, ErrorKind, ErrorReply, Event, Mode, Outcome, Pipeline, Protocol, Store, Touch,
 };
 use larder_protocol::udp::DATAGRAM_BYTES_MAX;
 
@@ -56,7 +56,7 @@ impl Operation<'_> {
     fn request(&self, key: &[u8], pipeline: &mut Pipeline<Tag>, output: &mut Vec<u8>, tag: Option<Tag>) {
         match *self {
             Self::Store { mode, value, exptime, client_flags, compare } => {
-                let value = &[value];
+                let (value, exptime) = (&[value], kept_expiry(exptime, pipeline.protocol()));
                 let store = Store { mode, key, value, exptime, client_flags, compare, ..Store::default() };
                 pipeline.store(output, &store, tag);
             }
@@ -66,6 +66,7 @@ impl Operation<'_> {
                 pipeline.arith(output, &arith, tag);
             }
             Self::Touch { exptime } => {
+                let exptime = kept_expiry(exptime, pipeline.protocol());
                 pipeline.touch(output, &Touch { key, exptime, ..Touch::default() }, tag);
             }
             // An item that is expired when it comes: it is stored if there is none, and then is none.
@@ -94,6 +95,15 @@ impl Operation<'_> {
             (Outcome::NotFound, _) => Return::NOTFOUND,
             _ => Return::SUCCESS,
         })
+    }
+}
+
+/// An expiry as servers keep it: in the text protocol its lower 32 bits, so that 4294967295, which C programs make of
+/// -1, is past. Of one that has more bits the nearest is sent.
+fn kept_expiry(exptime: i64, protocol: Protocol) -> i64 {
+    match (protocol, u32::try_from(exptime)) {
+        (Protocol::Text, Ok(exptime)) => exptime.cast_signed().into(),
+        _ => exptime,
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn answer<'i, T>(
 /// False if an error line may as well be the reply at the front.
 fn may_be_quiet<T>(due: &mut Queue<T>, error: &ErrorReply<'_>) -> bool {
     match due.front().map(|front| front.kind) {
-        None | Some(Kind::Noop | Kind::Version | Kind::Flush | Kind::Stats) => true,
+        None | Some(Kind::Noop | Kind::Version | Kind::Flush | Kind::FlushPrefix | Kind::Stats) => true,
         Some(Kind::Get | Kind::MultiGet | Kind::Touch) => error.kind == ErrorKind::TooLarge,
         Some(_) => false,
     }
