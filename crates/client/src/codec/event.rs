@@ -102,7 +102,7 @@ pub enum ErrorKind {
 impl ErrorKind {
     /// True if the server may have sent it before it had read the whole request: the rest would be read as another. So
     /// does memcached with the value of a store before a login.
-    pub(crate) fn is_doubtful(self) -> bool {
+    pub fn is_doubtful(self) -> bool {
         matches!(self, Self::Client | Self::UnknownCommand | Self::Unauthenticated)
     }
 }

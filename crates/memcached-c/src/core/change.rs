@@ -130,11 +130,6 @@ pub(super) fn refusal(options: &Options, reply: &ErrorReply<'_>) -> Failure {
     }
 }
 
-/// Does an error say that the server may have read only a part of the request, and taken the rest for others?
-pub(super) fn is_doubtful(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Client | ErrorKind::UnknownCommand)
-}
-
 impl Core {
     /// Changes an item: of `group`'s server, if it is given.
     pub(crate) fn change(
@@ -284,7 +279,8 @@ impl Core {
         kind: Option<ErrorKind>,
     ) -> Return {
         let is_quiet = self.instances.get(at).and_then(|instance| instance.link.as_ref());
-        let is_doubtful = is_quiet.is_some_and(|link| link.is_quiet) || kind.is_some_and(is_doubtful);
+        let is_doubtful =
+            is_quiet.is_some_and(|link| link.is_quiet) || kind.is_some_and(ErrorKind::is_doubtful);
         if let Some(instance) = self.instances.get_mut(at)
             && (is_doubtful || (failure.code.is_fatal() && kind != Some(ErrorKind::NonNumeric)))
         {
@@ -365,6 +361,10 @@ fn connect(
     options: &Options,
     tls: Option<&larder_client::Tls>,
 ) -> Result<Link, Failure> {
+    if options.udp && tls.is_some() {
+        let text = "TLS is not supported for UDP connections";
+        return Err(Failure::new(Return::INVALID_HOST_PROTOCOL, text));
+    }
     let login = match options.login.exist() && !instance.is_socket() {
         true if options.udp => {
             let text = "SASL is not supported for UDP connections";

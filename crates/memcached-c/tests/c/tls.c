@@ -81,6 +81,18 @@ static void speaks_by_file(const char *server, const char *authority)
   memcached_free(client);
 }
 
+/* Datagrams are not encrypted: none is sent in place of TLS. */
+static void sends_no_datagram(const char *server)
+{
+  char text[1000];
+  snprintf(text, sizeof text, "--SERVER=%s --TLS-INSECURE --USE-UDP", server);
+  memcached_st *client = memcached(text, strlen(text));
+  same(text, client != NULL, client);
+  memcached_return_t rc = memcached_set(client, S("tls"), S("in plain"), 0, 0);
+  same("a datagram: the error", rc == MEMCACHED_INVALID_HOST_PROTOCOL, client);
+  memcached_free(client);
+}
+
 /* Between a client and a server. */
 struct proxy {
   struct sockaddr_in server;
@@ -167,6 +179,7 @@ int main(int argc, char **argv)
   snprintf(options, sizeof options, "--TLS-CA=\"%s\"", argv[2]);
   speaks_by_file(argv[1], argv[2]);
   slow_records(argv[1], options);
+  sends_no_datagram(argv[1]);
   snprintf(options, sizeof options, "--TLS-CA=\"%s\" --TLS-NAME=other.example", argv[2]);
   fails(argv[1], options);
   fails(argv[1], "--TLS");

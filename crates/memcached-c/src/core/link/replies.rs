@@ -10,7 +10,7 @@ use super::deadline::Deadline;
 use super::socket::{Socket, wait};
 use super::{Failure, Link, Options, Tag};
 use crate::abi::Return;
-use crate::core::change::{is_doubtful, refusal};
+use crate::core::change::refusal;
 
 impl Link {
     /// Takes the next event, waiting for it as [`Link::await_reply`] does.
@@ -33,7 +33,7 @@ impl Link {
             let mut rest = unread;
             match self.pipeline.receive(&mut rest) {
                 // The replies after it may be to what the server took for requests.
-                Ok(Some(Event::Done(Tag::Ignored, Outcome::Error(reply)))) if is_doubtful(reply.kind) => {
+                Ok(Some(Event::Done(Tag::Ignored, Outcome::Error(reply)))) if reply.kind.is_doubtful() => {
                     return Err(refusal(options, &reply));
                 }
                 Ok(Some(event)) => {
