@@ -28,9 +28,13 @@ impl Stream {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// Writes. `Interrupted`: no bytes yet, for a signal, or those of before within TLS.
+    /// Writes, but asks the socket once at most. `Interrupted`: no bytes yet, for a signal, or those of before within
+    /// TLS.
+    ///
+    /// # Errors
+    /// Those of the socket.
     #[inline]
-    pub(crate) fn write_step(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn write_step(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let tls = match self {
             Self::Tls(tls) => tls,
             // The system waits anew for each part that it makes of them.
@@ -48,7 +52,10 @@ impl Stream {
     }
 
     /// Sends a part of what is still inside TLS: [`Stream::has_unsent`].
-    pub(crate) fn flush_step(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn flush_step(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
             tls.conn.write_tls(&mut tls.sock)?;
         }

@@ -40,9 +40,12 @@ impl Link {
         let deadline = Deadline::after(options.poll_timeout);
         let mut rest = self.output.as_slice();
         loop {
-            let written = if rest.is_empty() { stream.flush().map(|()| 0) } else { stream.write(rest) };
+            let written = match rest {
+                [] if !stream.has_unsent() => return Ok(()),
+                [] => stream.flush_step().map(|()| 0),
+                rest => stream.write_step(rest),
+            };
             match written {
-                Ok(_) if rest.is_empty() => return Ok(()),
                 Ok(bytes) => rest = rest.get(bytes..).unwrap_or_default(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Failure::of_io(&error)),
