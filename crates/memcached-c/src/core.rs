@@ -56,6 +56,8 @@ pub(crate) struct Core {
     locator: Option<Locator>,
     /// When a server that was ejected may return, in seconds since 1970; 0: none was.
     pub(crate) next_rebuild: i64,
+    /// A server was lost before all its items of the multi-get were fetched.
+    has_lost_items: bool,
     /// The number of the server that is added next.
     next_serial: u32,
 }

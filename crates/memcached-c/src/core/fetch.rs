@@ -1,6 +1,7 @@
 //! Requests for items.
 
 use std::collections::TryReserveError;
+use std::mem;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_client::codec::{ErrorKind, Event, Get, Outcome};
@@ -66,6 +67,8 @@ enum Step {
     Found,
     /// An item that `sink` could not decrypt.
     Garbled,
+    /// An item that the server could not read. Others follow.
+    Failed(Failure),
     /// The server has no more.
     End,
     /// Nothing that matters.
@@ -224,21 +227,25 @@ impl Core {
         if options.udp {
             return Return::NOT_SUPPORTED;
         }
-        let mut has_lost_one = false;
         let mut last = None;
-        while let Some(at) = self.next_readable(options) {
-            match self.fetch_from(options, at, &mut sink) {
+        while let Some((at, is_late)) = self.next_readable(options) {
+            let step = match is_late {
+                true => self.with_link(options, at, |_| Err(Failure::timeout())),
+                false => self.fetch_from(options, at, &mut sink),
+            };
+            match step {
                 Ok(Step::Found) => return Return::SUCCESS,
                 Ok(Step::Other) => {}
                 Ok(Step::Garbled) => return self.fail(options, Return::FAILURE, GARBLED),
+                Ok(Step::Failed(failure)) => return self.fail_at(options, at, failure),
                 Ok(Step::End) => last = Some(Return::END),
                 Ok(Step::Refused(failure, kind)) => return self.refuse(options, at, failure, kind),
-                Err(Return::CONNECTION_FAILURE) => has_lost_one = true,
+                Err(Return::CONNECTION_FAILURE) => self.has_lost_items = true,
                 Err(code) => return code,
             }
         }
         match last {
-            _ if has_lost_one => Return::CONNECTION_FAILURE,
+            _ if mem::take(&mut self.has_lost_items) => Return::CONNECTION_FAILURE,
             _ if count > 0 => Return::END,
             _ => Return::NOTFOUND,
         }
@@ -261,6 +268,7 @@ impl Core {
                         code => Step::Refused(Failure::new(code, ""), None),
                     }
                 }
+                Event::KeyFailed(reply) => Step::Failed(refusal(options, &reply)),
                 Event::Done(Tag::Wanted, Outcome::Error(reply)) => {
                     Step::Refused(refusal(options, &reply), Some(reply.kind))
                 }
@@ -268,21 +276,22 @@ impl Core {
                 _ => Step::Other,
             })
         })?;
-        if let Step::Found | Step::Garbled | Step::Other = step {
+        if let Step::Found | Step::Garbled | Step::Failed(_) | Step::Other = step {
             self.instances[at].wanted.push_front(wanted);
         }
         Ok(step)
     }
 
-    /// A server whose items are wanted, and if possible have arrived. `None`: none is left.
-    fn next_readable(&self, options: &Options) -> Option<usize> {
+    /// A server whose items are wanted, and if possible have arrived; true if none has said anything in the time that
+    /// one wait may take. `None`: none is left.
+    fn next_readable(&self, options: &Options) -> Option<(usize, bool)> {
         let pending: Vec<_> =
             (0..self.instances.len()).filter(|at| !self.instances[*at].wanted.is_empty()).collect();
         let link = |at: usize| self.instances[at].link.as_ref();
         let first = *pending.first()?;
         let has_input = |at: &&usize| link(**at).is_none_or(Link::has_input);
         if let Some(at) = pending.iter().find(has_input) {
-            return Some(*at);
+            return Some((*at, false));
         }
         if pending.len() > 1 {
             let mut sockets: Vec<_> = pending
@@ -291,11 +300,12 @@ impl Core {
                 .map(|link| PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN))
                 .collect();
             // An error leaves all unready: the first is read, and tells.
-            let _ = poll(&mut sockets, timespec(options.poll_timeout).as_ref());
+            let polled = poll(&mut sockets, timespec(options.poll_timeout).as_ref());
             let ready = sockets.iter().position(|socket| !socket.revents().is_empty());
-            return Some(ready.and_then(|place| pending.get(place).copied()).unwrap_or(first));
+            let at = ready.and_then(|place| pending.get(place).copied()).unwrap_or(first);
+            return Some((at, polled == Ok(0) && options.poll_timeout != 0));
         }
-        Some(first)
+        Some((first, false))
     }
 
     /// Drops the items of an earlier multi-get that were not fetched.
@@ -318,6 +328,7 @@ impl Core {
             }
             self.instances[at].wanted.clear();
         }
+        self.has_lost_items = false;
         self.errors.clear();
         Ok(())
     }

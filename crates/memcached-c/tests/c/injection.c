@@ -51,6 +51,60 @@ static void errors_of_a_quiet_flush(void)
   memcached_free(client);
 }
 
+/* A server that wants a login reads the value of a store as a command: it is not asked again on this connection. */
+static void values_before_a_login(void)
+{
+  struct endless stern = replying("CLIENT_ERROR unauthenticated\r\n");
+  memcached_st *client = client_at(start(&stern), false, 60000);
+  for (int i = 0; i < 2; i++) {
+    expect(memcached_add(client, S("a"), S("x"), 0, 0) == MEMCACHED_CLIENT_ERROR, "a store before a login");
+  }
+  expect(stern.clients == 2, "a store before a login: the connection is closed");
+  memcached_free(client);
+}
+
+/* What a server that is lost has is not missing, whoever answers next. */
+static void items_of_a_lost_server(void)
+{
+  for (int executes = 0; executes < 2; executes++) {
+    struct endless lost = replying("");
+    char reply[] = "VALUE k 0 1\r\nx\r\nEND\r\n";
+    struct endless sound = replying(reply);
+    memcached_st *client = client_at(start(&lost), false, 60000);
+    memcached_server_add(client, "127.0.0.1", start(&sound));
+    reply[6] = key_at(client, 1);
+    ask_both(client);
+    /* So that both have answered. */
+    usleep(200000);
+    if (executes) {
+      expect(memcached_fetch_execute(client, NULL, NULL, 0) == MEMCACHED_CONNECTION_FAILURE,
+             "items of a lost server: the error of all");
+    } else {
+      expect(error_of_fetch(client) == MEMCACHED_SUCCESS, "items of a lost server: the other one's");
+      expect(error_of_fetch(client) == MEMCACHED_CONNECTION_FAILURE, "items of a lost server: the error");
+      expect(error_of_fetch(client) == MEMCACHED_NOTFOUND, "items of a lost server: it is told once");
+    }
+    memcached_free(client);
+  }
+}
+
+/* Nor is an item that its server could not read; the others come. */
+static void items_that_fail(void)
+{
+  static const char reply[] = "\x81\x0d\0\0\0\0\0\x82\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+                              "\x81\x0d\0\1\4\0\0\0\0\0\0\6\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0bx"
+                              "\x81\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0";
+  struct endless failing = {.head = reply, .head_bytes = sizeof reply - 1, .part = ""};
+  memcached_st *client = client_at(start(&failing), true, 60000);
+  const char *keys[] = {"a", "b"};
+  size_t lengths[] = {1, 1};
+  expect(memcached_mget(client, keys, lengths, 2) == MEMCACHED_SUCCESS, "items that fail are asked for");
+  expect(error_of_fetch(client) == MEMCACHED_MEMORY_ALLOCATION_FAILURE, "an item that fails: the error");
+  expect(error_of_fetch(client) == MEMCACHED_SUCCESS, "an item that fails: the next one");
+  expect(error_of_fetch(client) == MEMCACHED_END, "an item that fails: the end");
+  memcached_free(client);
+}
+
 /* A namespace that the binary protocol takes is none of the text protocol. */
 static void namespaces_with_commands(in_port_t sound)
 {
@@ -84,6 +138,9 @@ int main(int argc, char **argv)
   replies_too_many();
   replies_to_a_split_request();
   errors_of_a_quiet_flush();
+  values_before_a_login();
+  items_of_a_lost_server();
+  items_that_fail();
   namespaces_with_commands(sound);
   if (failures == 0) {
     printf("nothing is injected\n");

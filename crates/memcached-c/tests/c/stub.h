@@ -18,8 +18,9 @@ static void expect(bool is_right, const char *what)
   }
 }
 
-/* A server that answers every request with the head, and then with the same again and again. */
+/* A server that answers every request with the head, perhaps late, and then with the same again and again. */
 struct endless {
+  useconds_t delay_micros;
   const char *head;
   size_t head_bytes;
   const char *part;
@@ -48,6 +49,7 @@ static void *serve(void *context)
       send(peer, S("VERSION 1.6.18\r\n"), MSG_NOSIGNAL);
       bytes = recv(peer, request, sizeof request, 0);
     }
+    usleep(server->delay_micros);
     if (bytes > 0
         && send(peer, server->head, server->head_bytes, MSG_NOSIGNAL) == (ssize_t) server->head_bytes) {
       while (server->sent < server->most && send(peer, server->part, server->part_bytes, MSG_NOSIGNAL) > 0) {
@@ -96,6 +98,36 @@ static memcached_return_t error_of_stat(in_port_t port, bool binary, uint64_t pa
     rc = memcached_server_error_return(memcached_server_instance_by_position(client, 0));
   }
   memcached_free(client);
+  return rc;
+}
+
+/* A key of one byte that this server of a client has. */
+static char key_at(memcached_st *client, uint32_t position)
+{
+  char key = 'a';
+  while (memcached_generate_hash(client, &key, 1) != position) {
+    key++;
+  }
+  return key;
+}
+
+/* Asks a client of two servers for a key of each. */
+static void ask_both(memcached_st *client)
+{
+  char first = key_at(client, 0), second = key_at(client, 1);
+  const char *keys[] = {&first, &second};
+  size_t lengths[] = {1, 1};
+  expect(memcached_mget(client, keys, lengths, 2) == MEMCACHED_SUCCESS, "two servers are asked");
+}
+
+/* The error of the next item of a multi-get. */
+static memcached_return_t error_of_fetch(memcached_st *client)
+{
+  char key[MEMCACHED_MAX_KEY];
+  size_t key_length, length;
+  uint32_t flags;
+  memcached_return_t rc = MEMCACHED_SUCCESS;
+  free(memcached_fetch(client, key, &key_length, &length, &flags, &rc));
   return rc;
 }
 

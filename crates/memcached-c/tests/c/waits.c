@@ -106,6 +106,20 @@ static void slow_values(void)
   }
 }
 
+/* Both have the time of one wait together. */
+static void silent_servers(void)
+{
+  struct endless late[] = {
+    {.head = "END\r\n", .head_bytes = 5, .part = "", .delay_micros = 1900000},
+    {.head = "END\r\n", .head_bytes = 5, .part = "", .delay_micros = 1900000},
+  };
+  memcached_st *client = client_at(start(late), false, 1000);
+  memcached_server_add(client, "127.0.0.1", start(late + 1));
+  ask_both(client);
+  expect(error_of_fetch(client) == MEMCACHED_TIMEOUT, "silent servers: the error");
+  memcached_free(client);
+}
+
 static void servers_that_do_not_read(in_port_t sound)
 {
   static char value[10000];
@@ -195,6 +209,7 @@ int main(int argc, char **argv)
   slow_replies();
   slow_replies_to_buffered_requests();
   slow_values();
+  silent_servers();
   servers_that_do_not_read(sound);
   slow_farewells();
   if (failures == 0) {
