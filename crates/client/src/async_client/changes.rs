@@ -146,7 +146,8 @@ impl AsyncClient {
         check_value(value.len(), self.shared.settings.value_bytes_max)?;
         let StoreOptions { mode, ttl, client_flags, compare } = options;
         check_compare(mode, compare)?;
-        Ok(Request::Store { key: self.key(key)?, mode, value, client_flags, exptime: ttl.exptime(), compare })
+        let (key, exptime) = (self.key(key)?, ttl.exptime());
+        Ok(Request::Store { key, mode, value, client_flags, exptime, compare, tells_cas: false })
     }
 
     /// Deletes a key. `false`: it does not exist.

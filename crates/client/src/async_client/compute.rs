@@ -331,10 +331,7 @@ impl Call<'_> {
             Ok((store_outcome(&reply)?, reply.answer))
         };
         let stored: Result<_, Error> = stored.await;
-        let cas = match &stored {
-            Ok((_, Answer::Stored(cas))) => cas.filter(|cas| *cas != 0),
-            _ => None,
-        };
+        let cas = stored.as_ref().ok().and_then(|(_, answer)| answer.stored_cas());
         let stored = stored.map(|(outcome, _)| outcome);
         match (&stored, flight.lease) {
             // It may have come after the change.

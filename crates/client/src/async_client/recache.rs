@@ -114,11 +114,11 @@ impl MetaItem {
         !self.is_stale && !self.has_won && !self.is_taken && self.ttl != Some(Duration::ZERO)
     }
 
-    /// Adds it elsewhere, with the rest of its time to live.
+    /// Adds it elsewhere, with the rest of its time to live. The reply tells its CAS value there.
     pub(super) fn into_add(self, key: WireKey) -> Request {
         let Item { value, client_flags, .. } = self.item;
         let exptime = self.ttl.map_or(Ttl::Never, Ttl::After).exptime();
-        Request::Store { key, mode: Mode::Add, value, client_flags, exptime, compare: None }
+        Request::Store { key, mode: Mode::Add, value, client_flags, exptime, compare: None, tells_cas: true }
     }
 
     pub(super) fn new(item: Item, flags: &[u8]) -> Self {

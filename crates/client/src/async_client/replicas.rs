@@ -193,8 +193,9 @@ impl Topology {
         }
     }
 
-    /// Copies an item to a place that has none. What another client changes meanwhile is not overwritten, and taken
-    /// away again if it was deleted. Who waits for it may vanish: it is done to its end all the same.
+    /// Copies an item to a place that has none. What another client changes meanwhile is not overwritten, and the copy
+    /// is taken away again if the item was changed or deleted. Who waits for it may vanish: it is done to its end all
+    /// the same.
     ///
     /// `Ok`: the place has an item, or nobody has one any more.
     async fn fill(
@@ -238,7 +239,9 @@ impl Topology {
             },
             Err(error) => Err(error),
         };
-        let delete = Request::Delete { key, compare: None, invalidate: None };
+        // Not what somebody has made of it since, as far as that is told.
+        let compare = added.as_ref().ok().and_then(|reply| reply.answer.stored_cas());
+        let delete = Request::Delete { key, compare, invalidate: None };
         // Whoever has not answered may have used up the time.
         let deadline = Instant::now() + self.settings.timeout.min(TIMEOUT_MAX);
         self.ask_place(to, &Arc::new(delete), false, deadline).await?;

@@ -60,6 +60,16 @@ pub(super) enum Answer {
     Sent,
 }
 
+impl Answer {
+    /// The CAS value of what was stored, if it is told and the server has any.
+    pub(super) fn stored_cas(&self) -> Option<u64> {
+        match self {
+            Self::Stored(cas) => cas.filter(|cas| *cas != 0),
+            _ => None,
+        }
+    }
+}
+
 /// An item, and the flags of a meta reply.
 #[derive(Debug)]
 pub(super) struct FoundItem {

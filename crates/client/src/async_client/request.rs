@@ -13,8 +13,16 @@ pub(super) enum Request {
     Get { key: WireKey, with_cas: bool, exptime: Option<i64>, recache: Option<Recache> },
     /// The keys at these positions of the share.
     MultiGet { share: Arc<Share>, positions: Arc<[usize]>, with_cas: bool },
-    /// See [`Store`].
-    Store { key: WireKey, mode: Mode, value: Vec<u8>, client_flags: u32, exptime: i64, compare: Option<u64> },
+    /// See [`Store`]. `tells_cas`: the reply tells the new CAS value in the meta protocol, too.
+    Store {
+        key: WireKey,
+        mode: Mode,
+        value: Vec<u8>,
+        client_flags: u32,
+        exptime: i64,
+        compare: Option<u64>,
+        tells_cas: bool,
+    },
     /// See [`Delete`]. `invalidate`: only mark it as stale (meta), perhaps with a new expiry.
     Delete { key: WireKey, compare: Option<u64>, invalidate: Option<Option<i64>> },
     /// See [`Arith`].
@@ -181,7 +189,7 @@ impl Request {
                 let get = Get { with_cas: *with_cas, exptime: None, meta_flags };
                 pipeline.multi_get(output, &get, positions.iter().map(|position| share.key(*position)), tag);
             }
-            (Self::Store { key, mode, value, client_flags, exptime, compare }, tag) => {
+            (Self::Store { key, mode, value, client_flags, exptime, compare, tells_cas }, tag) => {
                 let store = Store {
                     mode: *mode,
                     key: &key.bytes,
@@ -189,7 +197,11 @@ impl Request {
                     client_flags: *client_flags,
                     exptime: *exptime,
                     compare: *compare,
-                    meta_flags: key.flag(),
+                    meta_flags: match (tells_cas, key.is_base64) {
+                        (false, _) => key.flag(),
+                        (true, false) => b"c",
+                        (true, true) => b"b c",
+                    },
                 };
                 pipeline.store(output, &store, tag);
             }

@@ -280,7 +280,9 @@ impl Topology {
         let delete = Request::Delete { key: wire_key.clone(), compare, invalidate: None };
         let is_same = warm_up.ask_old(old, delete, deadline).await;
         if !matches!(is_same, Some(Reply { answer: Answer::Deleted, .. })) {
-            let delete = Request::Delete { key: wire_key, compare: None, invalidate: None };
+            // Not what somebody has made of it since, as far as that is told.
+            let compare = added.as_ref().ok().and_then(|reply| reply.answer.stored_cas());
+            let delete = Request::Delete { key: wire_key, compare, invalidate: None };
             let _ = self.ask(key, &Arc::new(delete), false, deadline).await;
         }
         Some(())

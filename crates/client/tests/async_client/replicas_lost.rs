@@ -12,14 +12,16 @@ use tokio::time::{sleep, timeout};
 use crate::servers::{MINUTE, patient};
 
 /// A server that answers each line of a request as it is told, or not at all.
-struct Scripted {
-    address: Address,
+pub(crate) struct Scripted {
+    pub(crate) address: Address,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
     /// `answer`: to a line, and how many such commands came before. In it ` O` stands for the request's opaque.
-    async fn start(answer: impl Fn(&str, usize) -> Option<&'static str> + Copy + Send + 'static) -> Self {
+    pub(crate) async fn start(
+        answer: impl Fn(&str, usize) -> Option<&'static str> + Copy + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound").to_string();
         let lines = Arc::default();
@@ -50,6 +52,14 @@ impl Scripted {
     /// How many such commands have come.
     fn count(&self, command: &str) -> usize {
         count(&self.lines, command)
+    }
+
+    /// The only delete that has come, up to its opaque.
+    pub(crate) fn only_delete(&self) -> String {
+        let lines = self.lines.lock().expect("no panic");
+        let deletes: Vec<_> = lines.iter().filter(|line| line.starts_with("md ")).collect();
+        assert_eq!(deletes.len(), 1, "{deletes:?}");
+        deletes[0].split(" O").next().unwrap_or_default().to_owned()
     }
 
     async fn gets(&self, command: &str, times: usize) {
@@ -151,6 +161,26 @@ async fn a_copy_that_cannot_be_moved_is_not_deleted() {
         assert!(matches!(error, Error::Unsupported(_)), "{error}");
     }
     assert_eq!(second.count("md"), 0);
+}
+
+/// Another client has found the copy, deleted the item that it was made of, and changed it.
+#[tokio::test]
+async fn a_change_of_a_copy_is_not_taken_back() {
+    let first = Scripted::start(|line, before| match line.get(..2)? {
+        "ms" => Some("HD c7 O\r\n"),
+        "md" => Some("EX O\r\n"),
+        _ => empty(line, before),
+    });
+    let first = first.await;
+    let second = Scripted::start(|line, before| match (line.get(..2)?, before) {
+        ("mg", 0) => Some("VA 1 f0 c9 t-1 O\r\n5\r\n"),
+        ("mg", _) => Some("EN O\r\n"),
+        _ => None,
+    });
+    let second = second.await;
+    let (client, key) = client(&first, &second, MINUTE);
+    assert!(client.get(&key).await.expect("it is read").is_some());
+    assert_eq!(first.only_delete(), format!("md {key} C7"));
 }
 
 #[tokio::test]

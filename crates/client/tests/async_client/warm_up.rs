@@ -12,6 +12,7 @@ use larder_client::{AsyncClient, Distribution, Error, FailurePolicy, Protocol, S
 use larder_conformance::server::{Server, larderd, reference};
 
 use crate::faults::Fake;
+use crate::replicas_lost::Scripted;
 use crate::servers::{MINUTE, address, patient, start_larderd};
 
 const WELL: &str = "all is well";
@@ -148,6 +149,28 @@ async fn changes_find_what_has_moved() {
             assert_eq!(client.get(key).await.expect(WELL), None);
         }
     }
+}
+
+/// Another process has found what was moved, deleted it at the old place, and changed it.
+#[tokio::test]
+async fn a_change_of_what_was_moved_is_not_taken_back() {
+    let old = Scripted::start(|line, _| match line.get(..2)? {
+        "mg" => Some("VA 1 f0 c9 t-1 O\r\n5\r\n"),
+        "md" => Some("NF O\r\n"),
+        _ => None,
+    });
+    let new = Scripted::start(|line, before| match (line.get(..2)?, before) {
+        ("mg", 0) => Some("EN O\r\n"),
+        ("mg", _) => Some("VA 1 f0 O\r\n6\r\n"),
+        ("ms", _) => Some("HD c7 O\r\n"),
+        ("md", _) => Some("EX O\r\n"),
+        _ => None,
+    });
+    let (old, new) = (old.await, new.await);
+    let client = patient(Protocol::Meta).server(old.address.clone()).warm_up(LONG).build();
+    client.set_servers(&Servers(vec![new.address.clone().into()])).expect("the protocol can");
+    assert_eq!(client.get("n").await.expect(WELL).expect("it is there").value, b"6");
+    assert_eq!(new.only_delete(), "md n C7");
 }
 
 /// Another process still reads servers that have left the list.
