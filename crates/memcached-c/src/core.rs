@@ -126,6 +126,11 @@ impl Core {
         }
     }
 
+    /// How many servers have a copy of an item besides the first: each server has one at most.
+    fn replicas(&self, options: &Options) -> usize {
+        (options.replicas as usize).min(self.instances.len().saturating_sub(1))
+    }
+
     /// Remembers which server failed last.
     fn note_disconnect(&mut self, at: usize) {
         let Some(instance) = self.instances.get(at) else { return };

@@ -221,7 +221,7 @@ impl Core {
     /// Sends it to the servers after the first, and does not wait for what they say.
     fn replicate(&mut self, options: &Options, first: usize, key: &[u8], operation: &Operation<'_>) {
         let count = self.instances.len();
-        for step in 1..=options.replicas as usize {
+        for step in 1..=self.replicas(options) {
             let at = (first + step) % count;
             // A replica that is away misses the change, as in libmemcached.
             let _ = self.send(options, at, Allocation::of(operation.value_bytes()), |link| {

@@ -139,7 +139,7 @@ impl Core {
         allocation: Allocation,
         ask: impl Fn(&mut Link) -> Result<(), Failure>,
     ) -> Result<usize, Return> {
-        let replicas = if options.binary { options.replicas as usize } else { 0 };
+        let replicas = if options.binary { self.replicas(options) } else { 0 };
         let count = self.instances.len();
         let start = if options.randomize_replica_read { random(replicas + 1) } else { 0 };
         let mut code = Return::FAILURE;

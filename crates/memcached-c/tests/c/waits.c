@@ -154,6 +154,25 @@ static void servers_that_do_not_read(in_port_t sound)
   alarm(0);
 }
 
+/* More replicas than there are servers: each server is asked once. */
+static void replicas_without_end(in_port_t sound)
+{
+  alarm(60);
+  memcached_st *client = client_at(sound, true, 60000);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NUMBER_OF_REPLICAS, UINT32_MAX);
+  expect(memcached_set(client, S("a"), S("x"), 0, 0) == MEMCACHED_SUCCESS, "replicas without an end: a store");
+  memcached_free(client);
+  client = client_at(1, true, 60000);
+  memcached_behavior_set(client, MEMCACHED_BEHAVIOR_NUMBER_OF_REPLICAS, UINT32_MAX);
+  size_t length;
+  uint32_t flags;
+  memcached_return_t rc = MEMCACHED_SUCCESS;
+  memcached_get(client, S("a"), &length, &flags, &rc);
+  expect(memcached_failed(rc), "replicas without an end: a server that is away");
+  memcached_free(client);
+  alarm(0);
+}
+
 /* A server that does not end its connection when it is told to. */
 static void slow_farewells(void)
 {
@@ -211,6 +230,7 @@ int main(int argc, char **argv)
   slow_values();
   silent_servers();
   servers_that_do_not_read(sound);
+  replicas_without_end(sound);
   slow_farewells();
   if (failures == 0) {
     printf("all waits end\n");
