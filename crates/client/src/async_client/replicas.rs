@@ -60,7 +60,8 @@ pub struct Replication {
 }
 
 /// When a change has succeeded that goes to all places of a key. If some have made it, but not enough, it is
-/// [`Error::Unknown`].
+/// [`Error::Unknown`]; so is a delete or a touch that has found nothing where a place that may have the item does not
+/// answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteRule {
     /// One place has made it.
@@ -276,7 +277,8 @@ impl Topology {
                         _ => break,
                     }
                 }
-                Ok(_) | Err(Error::Connect(_) | Error::Ejected(_)) => {}
+                Ok(_) => {}
+                Err(error) if is_lost(&error) => {}
                 // It may have the item.
                 Err(error) => return Err(error),
             }
@@ -301,12 +303,13 @@ impl Topology {
         let needed = replication.writes.needed(places.len());
         let (made, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
         let mut made: Vec<_> = made.into_iter().flatten().collect();
-        if made.len() >= needed {
-            // Of a delete, rather that it was there.
-            let best = made.iter().position(|reply| !matches!(reply.answer, Answer::NotFound)).unwrap_or(0);
-            return Ok(made.swap_remove(best));
-        }
         let failed: Vec<_> = failed.into_iter().filter_map(Result::err).collect();
+        // Of a delete, rather that it was there.
+        let best = made.iter().position(|reply| !matches!(reply.answer, Answer::NotFound));
+        let is_certain = best.is_some() || failed.iter().all(is_lost);
+        if made.len() >= needed && is_certain {
+            return Ok(made.swap_remove(best.unwrap_or(0)));
+        }
         let is_unknown = !made.is_empty() || failed.iter().any(Error::is_unknown);
         let error = failed.into_iter().next_back().unwrap_or(Error::NoServers);
         Err(if is_unknown && !error.is_unknown() { Error::Unknown(Box::new(error)) } else { error })
@@ -369,6 +372,11 @@ impl Topology {
         }
         Err(in_doubt(failure, has_deleted))
     }
+}
+
+/// True if a place counts as lost. Any other that does not answer may have the item.
+fn is_lost(error: &Error) -> bool {
+    matches!(error, Error::Connect(_) | Error::Ejected(_))
 }
 
 /// Of a change that would lose it.

@@ -183,6 +183,18 @@ async fn a_change_of_a_copy_is_not_taken_back() {
     assert_eq!(first.only_delete(), format!("md {key} C7"));
 }
 
+/// The first place has lost the item, and the second has it still.
+#[tokio::test]
+async fn what_an_empty_place_has_not_is_not_deleted_everywhere() {
+    let first = Scripted::start(empty).await;
+    let second = Scripted::start(|_, _| None).await;
+    let (client, key) = client(&first, &second, Duration::from_millis(300));
+    let deleted = client.delete(&key).await;
+    assert!(matches!(deleted, Err(Error::Unknown(_))), "{deleted:?}");
+    let touched = client.touch(&key, MINUTE).await;
+    assert!(matches!(touched, Err(Error::Unknown(_))), "{touched:?}");
+}
+
 #[tokio::test]
 async fn a_copy_that_nobody_vouches_for_is_taken_back() {
     for is_dropped in [false, true] {
