@@ -18,6 +18,7 @@ pub(super) fn run(shared: &Shared, site: &Site) {
 
 fn beat(shared: &Shared, site: &Site) {
     let now = site.now();
+    site.forget_lost_standings();
     let silent = |members: &Members| members.silent(now.micros, site.silence_micros_max);
     let (beat, all_silent) = {
         let members = site.members();
@@ -56,3 +57,34 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A request that takes longer skips a beat.
 const TRIES_MAX: u32 = 2000;
 const PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use larder_replication::members::Standing;
+    use larder_store::commit::Refusal;
+    use larder_store::{MemoryFaults, MemoryStore};
+
+    use super::super::site::tests::{commit, site};
+    use super::*;
+
+    /// The store is full when another site is put out, and that one is back before there is room: it is pulled from.
+    #[test]
+    fn a_site_is_not_out_if_the_note_of_that_is_lost() {
+        let faults = MemoryFaults { fail_append: Some(3), ..MemoryFaults::default() };
+        let (shared, site, mut committer) = site(MemoryStore::with_faults(faults));
+        commit(&mut committer);
+        let added = site.members().add(2, 0).expect("it is new");
+        site.keep_standing(added);
+        commit(&mut committer);
+        let silent =
+            |members: &Members| Some(Position { standing: Standing::Silent, ..members.position(2)? });
+        let changed = site.change_standing(2, silent).expect("nothing is on its way");
+        assert!(changed.is_some());
+        commit(&mut committer);
+        assert_eq!(site.journal.refusal(), Some(Refusal::Full));
+        beat(&shared, &site);
+        let standings =
+            [site.live(2), site.members().position(2)].map(|known| known.map(|known| known.standing));
+        assert_eq!(standings, [Some(Standing::In); 2]);
+    }
+}

@@ -59,6 +59,22 @@ impl Site {
         Ok(Some(position))
     }
 
+    /// What another site is to this one, and was lost on its way to the log, is what it was before.
+    pub(in crate::replication) fn forget_lost_standings(&self) {
+        let mut live = lock(&self.live);
+        let members = self.members();
+        let pending = lock(&self.pending);
+        for position in live.values_mut() {
+            let is_of_it =
+                |noted: &Noted| matches!(noted, Noted::Position(noted) if noted.site == position.site);
+            if let Some(durable) = members.position(position.site)
+                && !pending.iter().any(|(_, noted)| is_of_it(noted))
+            {
+                (position.standing, position.incarnation) = (durable.standing, durable.incarnation);
+            }
+        }
+    }
+
     fn keep_standing_in(&self, live: &mut BTreeMap<u8, Position>, position: Position) -> u64 {
         let known = live.get(&position.site).copied().unwrap_or(position);
         if known.standing != position.standing {
