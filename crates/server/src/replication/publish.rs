@@ -115,7 +115,11 @@ impl Served<'_> {
             }
             PublisherAction::ReadLog { after, bytes_max } => match self.read_log(after, bytes_max) {
                 Ok(read) => publisher.log_read(read, site.now()),
-                Err(error) => self.fail(&error, publisher),
+                Err(error) => {
+                    // Who needs what cannot be read takes a copy next, and is given nothing only if that fails, too.
+                    let takes_copy = site.extent().start > after;
+                    self.fail(&error, !takes_copy, publisher);
+                }
             },
             PublisherAction::BeginCopy { site: puller, interrupted } => {
                 site.change_standing_durably(puller, |members| members.joining(puller))?;
@@ -133,7 +137,7 @@ impl Served<'_> {
                 let read = match self.read_copy(&position, bytes_max, horizon) {
                     Ok(read) => read,
                     Err(error) => {
-                        self.fail(&error, publisher);
+                        self.fail(&error, true, publisher);
                         return Ok(());
                     }
                 };
@@ -165,10 +169,10 @@ impl Served<'_> {
         Ok(())
     }
 
-    /// What the peer pulls cannot be read. The log says so once, however often the peer comes back for it.
-    fn fail(&self, error: &io::Error, publisher: &mut Publisher) {
+    /// What the peer pulls cannot be read. The log says so once if it `is_final`, however often the peer comes back.
+    fn fail(&self, error: &io::Error, is_final: bool, publisher: &mut Publisher) {
         let sentence = error.to_string();
-        if let Some(puller) = publisher.puller() {
+        if let Some(puller) = publisher.puller().filter(|_| is_final) {
             let is_known = self.site.with_puller(puller, |figures| {
                 std::mem::replace(&mut figures.failure, sentence.clone()) == sentence
             });
