@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use larder_engine::{Guard, Hash};
 use larder_policy::Table;
 use larder_replication::compare::mend;
 use larder_replication::entry::{Beat, Entries, Entry};
@@ -175,12 +176,10 @@ impl<'s> Applier<'s> {
             let (hash, position) = {
                 let guard = handle.pin(self.shared.clock.now());
                 let hash = guard.prepare(key);
-                if attempt > 0 {
-                    let cas = guard.peek(key, hash).map(|fetched| fetched.item.cas());
-                    guard.take_unproven();
-                    if let Some(winner) = cas.ok().filter(|cas| *cas > theirs.highest_version()) {
-                        return Ok(Some(Conflict { winner, loser: theirs.highest_version() }));
-                    }
+                if attempt > 0
+                    && let Some(conflict) = newer_in_memory(&guard, key, hash, &theirs)
+                {
+                    return Ok(Some(conflict));
                 }
                 (hash, site.journal.position_of(hash.bits()))
             };
@@ -195,7 +194,12 @@ impl<'s> Applier<'s> {
                 }
                 let ours = match site.store.state(key) {
                     Err(error) if is_damage(&error) => {
-                        // What cannot be read is not served. A deletion brings nothing back, whatever it was.
+                        let guard = handle.pin(self.shared.clock.now());
+                        if let Some(conflict) = newer_in_memory(&guard, key, hash, &theirs) {
+                            return Ok(Some(conflict));
+                        }
+                        drop(guard);
+                        // What nobody can read is not served. A deletion brings nothing back, whatever it was.
                         let is_deletion =
                             theirs.value.as_ref().is_some_and(|register| register.item.is_none());
                         if merge == Merge::Join && !is_newest && !is_deletion {
@@ -373,6 +377,14 @@ fn state_of(state: &KeyState) -> State<Source<'static>> {
         value: (version != 0).then_some(Register { version, base_version, item }),
         expiry: expiry_of(state),
     }
+}
+
+/// The conflict that is decided already: memory has something newer.
+fn newer_in_memory(guard: &Guard<'_>, key: &[u8], hash: Hash, theirs: &State<&[u8]>) -> Option<Conflict> {
+    let cas = guard.peek(key, hash).map(|fetched| fetched.item.cas());
+    guard.take_unproven();
+    let winner = cas.ok().filter(|cas| *cas > theirs.highest_version())?;
+    Some(Conflict { winner, loser: theirs.highest_version() })
 }
 
 const ADMISSION_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);

@@ -1,5 +1,7 @@
 //! What a damaged record of a site does to those that pull its log.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use larder_conformance::server::eventually;
@@ -217,6 +219,23 @@ fn a_damaged_record_of_who_pulls_stops_nothing() {
     converge(&mut one, &mut two, &keys);
 }
 
+/// A site serves from its memory what its disk cannot tell any more: an older deletion of a peer does not take it away.
+#[test]
+fn a_deletion_takes_away_nothing_newer_that_only_memory_has() {
+    let cluster = Cluster::of(2, "log");
+    let (mut one, mut two) = (cluster.client(0), cluster.client(1));
+    assert_eq!(one.ask("set key 0 0 3\r\nold\r\n"), "STORED");
+    eventually(|| two.ask("mg key s\r\n") == "HD s3");
+    cluster.set_links(Link::Cut);
+    assert_eq!(one.ask("delete key\r\n"), "DELETED");
+    assert_eq!(two.ask("set key 0 0 5\r\nnewer\r\n"), "STORED");
+    eventually(|| try_damage(&cluster.store(1), b"newer", 1).is_some());
+    assert_eq!(one.ask("set marker 0 0 2\r\nis\r\n"), "STORED");
+    cluster.set_link(1, Link::Open);
+    eventually(|| two.ask("mg marker s\r\n") == "HD s2");
+    assert_eq!(two.ask("mg key s\r\n"), "HD s5");
+}
+
 /// Gives each key its number, 250 times over.
 fn set_all(client: &mut Client, keys: &[String]) {
     for (number, key) in keys.iter().enumerate() {
@@ -242,11 +261,13 @@ fn try_damage(directory: &Path, wanted: &[u8], before: usize) -> Option<PathBuf>
             }
             continue;
         }
-        let mut bytes = std::fs::read(&path).expect("it can be read");
+        let bytes = std::fs::read(&path).expect("it can be read");
         let is_segment = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"));
         if is_segment && let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
-            bytes[at - before] ^= 1;
-            std::fs::write(&path, bytes).expect("it can be written");
+            let at = at - before;
+            // The site may write on meanwhile.
+            let file = File::options().write(true).open(&path).expect("it can be written");
+            file.write_all_at(&[bytes[at] ^ 1], at as u64).expect("it can be written");
             return Some(path);
         }
     }
