@@ -54,8 +54,10 @@ fn visit_segment(
     visit: &mut dyn FnMut(&[u8], &Meta),
 ) -> Result<Option<u64>> {
     let mut window = Window::new(segment.clone());
-    if segment.sealed.load(Acquire) {
-        let entries = segment.read_footer()?;
+    // Without its footer all of it is read.
+    if segment.sealed.load(Acquire)
+        && let Ok(entries) = segment.read_footer()
+    {
         let start = entries.partition_point(|entry| entry.offset < from);
         for entry in entries[start..].iter().filter(|entry| entry.is_put) {
             if *left == 0 {

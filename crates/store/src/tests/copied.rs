@@ -1,11 +1,11 @@
 //! All states of a store whose files are damaged, as a site copies them that begins anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::driver::small_segments;
 use crate::files::sim::SimDisk;
-use crate::{Cursor, Entry, Error, LogOptions, LogStore, Marks, Put, Retention, Store};
+use crate::{Cursor, Entry, Error, LogOptions, LogStore, Marks, Meta, Put, Retention, Store};
 
 const NAME: &str = "segment-0000000000000001";
 /// The values of the keys; `None`: deleted.
@@ -138,6 +138,25 @@ fn a_damaged_footer_stops_no_copy() {
     let (without, reads_without) = copied();
     assert_eq!(without, all);
     assert!(reads < reads_without, "{reads} records were read, and {reads_without} without the footer");
+}
+
+/// The same of a list of keys, however it is cut into steps.
+#[test]
+fn a_damaged_footer_ends_no_list_of_keys() {
+    let disk = SimDisk::new();
+    let store = open(&disk, 4096);
+    for value in ["old", "new"] {
+        (0..60).for_each(|n| set(&store, &format!("key{n}"), value));
+    }
+    store.sync().expect("it is durable");
+    let bytes = disk.read(NAME).expect("reads");
+    disk.flip_bit(NAME, bytes.len() as u64 - 30, 3).expect("flips");
+    for limit in [1, 7, usize::MAX] {
+        let (mut cursor, mut listed) = (Cursor::new(), BTreeSet::new());
+        let mut visit = |key: &[u8], _: &Meta| assert!(listed.insert(key.to_vec()), "it was listed before");
+        while store.for_each_key(&mut cursor, limit, 0, &mut visit).expect("all records are whole") {}
+        assert_eq!(listed.len(), 60);
+    }
 }
 
 /// Of a damaged header nobody knows.
