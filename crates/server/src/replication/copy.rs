@@ -141,7 +141,9 @@ impl<'s> Copy<'s> {
         let Some(named) = &mut self.named else { return Ok(false) };
         let sweep = self.sweep.get_or_insert_with(|| Sweep::of(Part::new(0, named.parts(DIGESTS_MAX))));
         if !sweep.part_is_read {
-            sweep.part_is_read = !named.read_on(&mut sweep.part, DIGESTS_AT_ONCE)?;
+            let read = named.read_on(&mut sweep.part, DIGESTS_AT_ONCE);
+            // What names no key for sure is of no use: the next copy begins anew.
+            sweep.part_is_read = !read.inspect_err(|_| site.forget_copy(self.peer))?;
             return Ok(true);
         }
         let table = self.shared.namespaces.table();

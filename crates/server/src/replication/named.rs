@@ -1,11 +1,12 @@
 //! The keys that a copy has named, in a file: what the copy lacks is what the taker sweeps.
 //!
-//! A key is kept as a digest of 128 bits, keyed at random, so that the file has 16 bytes a key, whatever its length.
-//! The digests are looked through in parts, by their highest bits, so that memory is bounded however many there are.
+//! A key is kept as a digest of 96 bits, keyed at random, and a checksum of 32, so that the file has 16 bytes a key,
+//! whatever its length. What a damaged one had named would be deleted everywhere. The digests are looked through in
+//! parts, by their highest bits, so that memory is bounded however many there are.
 
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher as _;
-use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
@@ -43,8 +44,8 @@ impl Named {
         Ok(Self { file, hash_key, count: 0 })
     }
 
-    /// The file with this [id](Self::id) as it was left, which has to have so many digests. What is behind them was
-    /// named, too, by a piece that may have been lost. Errors: it is another one, or has less.
+    /// The file with this [id](Self::id), which has to have so many digests. What is behind them is dropped: it is of a
+    /// piece that comes again. Errors: it is another one, or has less.
     pub(super) fn open(path: &Path, id: u64, count: u64) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut hash_key = [0; DIGEST_BYTES];
@@ -53,8 +54,9 @@ impl Named {
         if found < count {
             return Err(io::Error::other("keys that the copy has named are missing"));
         }
-        file.seek(SeekFrom::Start((found + 1) * DIGEST_BYTES as u64))?;
-        let named = Self { file, hash_key, count: found };
+        file.set_len((count + 1) * DIGEST_BYTES as u64)?;
+        file.seek(SeekFrom::End(0))?;
+        let named = Self { file, hash_key, count };
         if named.id() != id {
             return Err(io::Error::other("another copy has named these keys"));
         }
@@ -88,7 +90,8 @@ impl Named {
         self.count.div_ceil(digests_max.max(1)).max(1)
     }
 
-    /// Reads on for a part, so many digests at most. False: it has all that belong to it.
+    /// Reads on for a part, so many digests at most. False: it has all that belong to it. Errors: also if one is
+    /// damaged.
     pub(super) fn read_on(&mut self, part: &mut Part, digests_max: u64) -> io::Result<bool> {
         let end = self.count.min(part.read.saturating_add(digests_max));
         self.file.seek(SeekFrom::Start((part.read + 1) * DIGEST_BYTES as u64))?;
@@ -98,6 +101,12 @@ impl Named {
             reader.read_exact(&mut bytes)?;
             part.read += 1;
             let digest = u128::from_le_bytes(bytes);
+            if digest != self.with_checksum(digest >> CHECKSUM_BITS) {
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "a key that the copy has named is damaged",
+                ));
+            }
             if part.has_place_for(digest) {
                 part.digests.push(digest);
             }
@@ -111,8 +120,16 @@ impl Named {
     }
 
     pub(super) fn digest(&self, key: &[u8]) -> u128 {
+        self.with_checksum(self.hash(key) >> CHECKSUM_BITS)
+    }
+
+    fn with_checksum(&self, digest: u128) -> u128 {
+        digest << CHECKSUM_BITS | self.hash(&digest.to_le_bytes()) >> (u128::BITS - CHECKSUM_BITS)
+    }
+
+    fn hash(&self, bytes: &[u8]) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.hash_key);
-        hasher.write(key);
+        hasher.write(bytes);
         hasher.finish128().as_u128()
     }
 }
@@ -140,6 +157,8 @@ impl Part {
 }
 
 const DIGEST_BYTES: usize = 16;
+/// Of these, at the end.
+const CHECKSUM_BITS: u32 = 32;
 
 #[cfg(test)]
 mod tests {
@@ -155,8 +174,8 @@ mod tests {
         drop(named);
         assert!(Named::open(&path, id, 601).is_err(), "some are missing");
         assert!(Named::open(&path, !id, 600).is_err(), "of another copy");
-        let mut named = Named::open(&path, id, 600).expect("is there");
-        named.add(keys[600..900].iter().map(String::as_bytes)).expect("is written");
+        let mut named = Named::open(&path, id, 500).expect("is there");
+        named.add(keys[500..900].iter().map(String::as_bytes)).expect("is written");
         assert_eq!((named.count(), named.parts(300), named.parts(10_000)), (900, 3, 1));
         let mut lacking = Vec::new();
         for part in 0..3 {

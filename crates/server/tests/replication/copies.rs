@@ -120,6 +120,30 @@ fn a_copy_goes_on_until_its_source_knows_that_it_is_taken() {
     assert_eq!(taker.stat(":copies"), 2);
 }
 
+/// What a copy has named is damaged on the disk before it ends: it begins anew, and deletes nothing that it names.
+#[test]
+fn a_copy_whose_names_are_damaged_begins_anew() {
+    let cluster = Cluster::of_planned(1, 2, "log");
+    let mut taker = cluster.client(0);
+    for key in ["named", "unnamed"] {
+        assert_eq!(taker.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED");
+    }
+    let listener = TcpListener::bind(cluster.listen(1)).expect("the port is free");
+    let mut states = Vec::new();
+    Entry::Delete { key: b"named", version: 1, base_version: 0 }.encode(&mut states);
+    let horizon = version_at(unix_secs() * 1_000_000 + 10_000_000, 2);
+    assert_eq!(give_copy(&listener, &states, horizon), None);
+    let names = cluster.store(0).join("copy-of-2.named");
+    let mut bytes = std::fs::read(&names).expect("it is there");
+    // Of the only key, behind the file's own.
+    bytes[20] ^= 1;
+    std::fs::write(&names, bytes).expect("it can be written");
+    assert_eq!(give_copy(&listener, &states, horizon), Some((50, b"behind".to_vec())));
+    assert_eq!(give_copy(&listener, &states, horizon), None);
+    let lookups = ["named", "unnamed"].map(|key| taker.ask(&format!("mg {key} s\r\n")));
+    assert_eq!(lookups, ["HD s3", "EN"]);
+}
+
 fn unix_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs()
 }
