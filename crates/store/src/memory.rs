@@ -627,7 +627,8 @@ impl Store for MemoryStore {
             .map(|(key, record)| (key.clone(), record.clone()))
             .collect();
         for (key, record) in &page {
-            visit(key, &record.state, if record.state.item.is_some() { &record.value } else { &[] });
+            let value = if record.state.item.is_some() { &record.value[..] } else { &[] };
+            visit(key, &record.state, Some(value));
         }
         cursor.position = match page.into_iter().next_back() {
             Some((key, _)) => Position::AfterKey(key),

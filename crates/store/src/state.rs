@@ -27,8 +27,8 @@ pub struct KeyState {
     pub sequence: u64,
 }
 
-/// Takes keys, their states, and the values of items.
-pub type VisitState<'v> = dyn FnMut(&[u8], &KeyState, &[u8]) + 'v;
+/// Takes keys, their states, and the values of items; `None`: an item's value cannot be read.
+pub type VisitState<'v> = dyn FnMut(&[u8], &KeyState, Option<&[u8]>) + 'v;
 
 /// What a client stored, without the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

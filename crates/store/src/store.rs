@@ -142,8 +142,8 @@ pub trait Store: Send + Sync {
 
     /// Visits all states that [`state`](Self::state) would tell, with the values of items, from the cursor on: about
     /// so many bytes, at least one step of work. Returns false when there are no more. `unreadable` counts what cannot
-    /// be read, and is left out then, for who compares this store with another one, or drops what that one lacks;
-    /// `None`: it ends the scan. Else as [`for_each_key`](Self::for_each_key).
+    /// be read: values, and records of which nobody knows the key, which are left out; `None`: it ends the scan. Else
+    /// as [`for_each_key`](Self::for_each_key).
     fn for_each_state(
         &self,
         cursor: &mut Cursor,

@@ -52,6 +52,8 @@ fn visit_step(
     };
     let has_more = store
         .for_each_state(&mut cursor, STEP_BYTES, Some(unreadable), &mut |key, state, value| {
+            // What cannot be read is counted.
+            let Some(value) = value else { return };
             let state = state_of(state, value);
             if is_compared(&state, horizon) && is_told(table, key) {
                 visit(key, &state);

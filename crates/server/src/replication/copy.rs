@@ -42,7 +42,7 @@ struct Sweep {
     part_is_read: bool,
     /// Of the scan of the store for this part.
     cursor: ScanCursor,
-    /// Records that it could not read: what cannot be read is not served.
+    /// Values and records that it could not read.
     unreadable: u64,
     /// Items that were deleted.
     swept: u64,
@@ -155,8 +155,8 @@ impl<'s> Copy<'s> {
                 STEP_BYTES,
                 Some(&mut sweep.unreadable),
                 &mut |key, state, value| {
-                    // What has expired, too: it may live longer elsewhere.
-                    let state = state_of(state, value);
+                    // What has expired, too: it may live longer elsewhere. And whatever its value is.
+                    let state = state_of(state, value.unwrap_or_default());
                     if let Some((version, base_version)) = merge::sweep(&state, horizon, site.number())
                         && is_told(table.as_deref(), key)
                         && sweep.part.lacks(named.digest(key))

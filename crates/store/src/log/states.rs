@@ -19,7 +19,7 @@ const LIVE_SHARE_TO_READ: f64 = 0.5;
 /// What a record counts for that is not visited.
 const STEP_BYTES: usize = 1;
 
-/// `unreadable` counts what cannot be read, and is left out then; `None`: it ends the scan.
+/// `unreadable` counts what cannot be read; `None`: it ends the scan.
 pub(super) fn for_each_state(
     store: &LogStore,
     cursor: &mut Cursor,
@@ -140,7 +140,7 @@ impl Scan<'_, '_> {
         named
     }
 
-    /// Leaves out what cannot be read, if it may be.
+    /// Counts what cannot be read, if that may be.
     fn pass(&mut self, error: Error) -> Result<()> {
         match (&mut self.unreadable, error) {
             (Some(unreadable), Error::Corrupt { .. } | Error::Io { .. }) => {
@@ -171,20 +171,20 @@ impl Scan<'_, '_> {
         }
         let Some(state) = self.store.flushes.left_of(&key, header.state()) else { return Ok(bytes) };
         self.value.clear();
+        let mut is_whole = true;
         if state.item.is_some() {
             let value = &mut self.value;
-            let is_whole = window.copy_value(offset, &header, |piece| {
+            let read = window.copy_value(offset, &header, |piece| {
                 value.extend_from_slice(piece);
                 Ok(())
-            })?;
+            });
+            is_whole = matches!(read, Ok(true));
             if !is_whole {
                 let what = format!("the checksum of the value of key {} does not match", key.escape_ascii());
-                let error = window.corrupt(offset, &what);
-                self.pass(error)?;
-                return Ok(bytes);
+                self.pass(read.err().unwrap_or_else(|| window.corrupt(offset, &what)))?;
             }
         }
-        (self.visit)(&key, &state, &self.value);
+        (self.visit)(&key, &state, is_whole.then_some(&self.value[..]));
         self.left_bytes = self.left_bytes.saturating_sub(STATE_BYTES + key.len() + self.value.len());
         if self.value.capacity() > 4 << 20 {
             self.value = Vec::new();

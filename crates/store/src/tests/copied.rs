@@ -45,7 +45,8 @@ fn delete(store: &LogStore, key: &str) {
 fn copy(store: &LogStore, mut unreadable: Option<&mut u64>) -> crate::Result<States> {
     let mut copies = [1, 700, usize::MAX].into_iter().map(|budget_bytes| {
         let (mut cursor, mut states) = (Cursor::new(), States::new());
-        let mut visit = |key: &[u8], state: &crate::KeyState, value: &[u8]| {
+        let mut visit = |key: &[u8], state: &crate::KeyState, value: Option<&[u8]>| {
+            let value = value.expect("values are whole");
             let before = states.insert(key.to_vec(), state.item.map(|_| value.to_vec()));
             assert_eq!(before, None, "it was visited before");
         };

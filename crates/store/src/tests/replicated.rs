@@ -227,8 +227,8 @@ impl Model {
         let (mut seen, mut cursor, mut more) = (BTreeMap::new(), Cursor::new(), true);
         while more {
             cursor = Cursor::decode(&cursor.encode()).expect("a cursor");
-            let mut visit = |key: &[u8], state: &KeyState, value: &[u8]| {
-                seen.insert(key.to_vec(), (*state, value.to_vec()));
+            let mut visit = |key: &[u8], state: &KeyState, value: Option<&[u8]>| {
+                seen.insert(key.to_vec(), (*state, value.expect("it is whole").to_vec()));
             };
             more = match store.for_each_state(&mut cursor, 300, None, &mut visit) {
                 Ok(more) => more,
@@ -762,7 +762,8 @@ fn copies_while_changes_go_on() {
         let (mut cursor, mut changed) = (Cursor::new(), std::collections::BTreeSet::new());
         let mut more = true;
         while more {
-            let mut visit = |key: &[u8], state: &KeyState, value: &[u8]| {
+            let mut visit = |key: &[u8], state: &KeyState, value: Option<&[u8]>| {
+                let value = value.expect("it is whole");
                 let before = seen.insert(key.to_vec(), state.version);
                 assert!(before.is_none_or(|before| before <= state.version), "an older state after a newer");
                 assert!(value.iter().all(|&byte| byte == state.version as u8), "the value of another state");
@@ -814,7 +815,7 @@ fn a_scan_meets_what_cleaning_moves_behind_it() {
         });
         let (mut cursor, mut seen, mut more) = (Cursor::new(), std::collections::BTreeSet::new(), true);
         while more {
-            let mut visit = |key: &[u8], _: &KeyState, _: &[u8]| {
+            let mut visit = |key: &[u8], _: &KeyState, _: Option<&[u8]>| {
                 seen.insert(key.to_vec());
             };
             more = store.for_each_state(&mut cursor, 700, None, &mut visit).expect("scans");
@@ -1048,7 +1049,8 @@ fn a_scan_goes_on_behind_what_cannot_be_read() {
     let scan = |budget_bytes: usize| {
         let store = open_log(&disk).expect("opens");
         let (mut cursor, mut unreadable, mut keys) = (Cursor::new(), 0, BTreeSet::new());
-        let mut visit = |key: &[u8], state: &KeyState, value: &[u8]| {
+        let mut visit = |key: &[u8], state: &KeyState, value: Option<&[u8]>| {
+            let Some(value) = value else { return };
             assert_eq!(value, [state.version as u8; 100]);
             keys.insert(key.to_vec());
         };
@@ -1092,7 +1094,7 @@ fn a_scan_reads_no_footer_where_all_is_live() {
     disk.flip_bit(name, bytes - 30, 3).expect("flips");
     let scan = |store: &crate::LogStore| {
         let (mut cursor, mut keys) = (Cursor::new(), BTreeSet::new());
-        let mut visit = |key: &[u8], _: &KeyState, _: &[u8]| _ = keys.insert(key.to_vec());
+        let mut visit = |key: &[u8], _: &KeyState, _: Option<&[u8]>| _ = keys.insert(key.to_vec());
         while store.for_each_state(&mut cursor, 700, None, &mut visit)? {}
         crate::Result::Ok(keys.len())
     };

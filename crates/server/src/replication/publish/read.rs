@@ -175,7 +175,7 @@ impl Served<'_> {
         let has_more = store
             .for_each_state(&mut cursor, bytes_max, None, &mut |key, state, value| {
                 if is_told(table.as_deref(), key) {
-                    let state = state_of(state, value);
+                    let state = state_of(state, value.unwrap_or_default());
                     if horizon != 0 && state.is_obsolete(horizon, unix_secs_of(horizon)) {
                         return;
                     }
