@@ -319,7 +319,9 @@ impl Persistence {
         wanted: Vec<fetch::Wanted>,
         handles: &mut Handles,
     ) -> Vec<fetch::Finding> {
-        self.store.get().map_or_else(Vec::new, |store| fetch::look_up(wanted, &**store, &self.clock, handles))
+        self.store
+            .get()
+            .map_or_else(Vec::new, |store| self.fetches.look_up(wanted, &**store, &self.clock, handles))
     }
 
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.

@@ -265,3 +265,30 @@ fn a_client_may_raise_the_level() {
     said.retain(|line| line.contains("memory limit"));
     assert!(said.len() == 1 && said[0].ends_with("changed megabytes=80"), "{said:#?}");
 }
+
+/// Nor does who asks for a damaged item again and again fill the log.
+#[test]
+fn a_damaged_item_is_told_once_in_a_while() {
+    let folder = Folder::create();
+    let args = ["--store", &folder.arg("store"), "--durability", "sync"];
+    let talker = Talker::larderd(&args);
+    talker.ask("set key 0 0 5\r\nvalue\r\n", 8);
+    talker.server.stop().expect("it runs");
+    let files = std::fs::read_dir(folder.file("store")).expect("it is there");
+    let damaged = files.flatten().filter(|file| {
+        let mut bytes = std::fs::read(file.path()).expect("it can be read");
+        let found = bytes.windows(8).position(|window| window == b"keyvalue");
+        if let Some(at) = found {
+            bytes[at + 3] ^= 1;
+            std::fs::write(file.path(), bytes).expect("it can be written");
+        }
+        found.is_some()
+    });
+    assert_eq!(damaged.count(), 1);
+    let talker = Talker::larderd(&args);
+    let reply = "SERVER_ERROR store cannot read this item\r\n";
+    talker.ask(&"get key\r\n".repeat(1000), 1000 * reply.len());
+    let is_told = |line: &&String| line.contains("the store cannot be read");
+    let told = talker.rest().iter().filter(is_told).count();
+    assert!((1..100).contains(&told), "{told}");
+}

@@ -8,6 +8,7 @@ use larder_store::commit::{Change, Observer};
 
 use super::Persistence;
 use crate::namespaces::Handles;
+use crate::observe::journal::Rarely;
 use crate::shared::Shared;
 
 /// Tells the workers what the committer did, and drops from memory what it lost.
@@ -16,13 +17,16 @@ pub(super) struct CommitObserver {
     /// Wakes a worker.
     wake: Box<dyn Fn(usize) + Send + Sync>,
     handles: Mutex<Handles>,
+    /// Failures, for the log.
+    failures: Rarely,
 }
 
 impl CommitObserver {
     /// Errors: no engine handle is left.
     pub(super) fn new(shared: &Arc<Shared>, wake: Box<dyn Fn(usize) + Send + Sync>) -> io::Result<Self> {
         let handles = shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
-        Ok(Self { shared: Arc::clone(shared), wake, handles: Mutex::new(handles) })
+        let failures = Rarely::default();
+        Ok(Self { shared: Arc::clone(shared), wake, handles: Mutex::new(handles), failures })
     }
 
     fn persistence(&self) -> Option<&Persistence> {
@@ -64,6 +68,11 @@ impl Observer for CommitObserver {
         if let Some(persistence) = self.persistence() {
             persistence.meters.committer.fail();
         }
-        tracing::error!("the store cannot keep changes: {error}");
+        // As long as the disk is full it fails several times a second; it becomes read-only once.
+        let is_last = matches!(error, Error::ReadOnly { .. });
+        let times = self.failures.happened(self.shared.clock.now().secs);
+        if let Some(times) = times.or_else(|| is_last.then_some(1)) {
+            tracing::error!(times, "the store cannot keep changes: {error}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::meters::ReadMeter;
 use crate::clock::Clock;
 use crate::conn::waiter::Waiter;
 use crate::namespaces::Handles;
+use crate::observe::journal::Rarely;
 
 /// A key that is to be looked up.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct Fetching {
 pub(crate) struct FetchQueue {
     state: Mutex<QueueState>,
     wake: Condvar,
+    /// Look-ups that have failed, for the log.
+    unreadable: Rarely,
 }
 
 #[derive(Default)]
@@ -98,6 +101,101 @@ impl FetchQueue {
         lock(&self.state).is_stopping = true;
         self.wake.notify_all();
     }
+
+    /// Looks up what is wanted. Returns what was found out.
+    pub(super) fn look_up(
+        &self,
+        wanted: Vec<Wanted>,
+        store: &dyn Store,
+        clock: &Clock,
+        handles: &mut Handles,
+    ) -> Vec<Finding> {
+        // Nobody is woken.
+        let waiter = Waiter { worker: usize::MAX, connection: usize::MAX };
+        let fetching = Fetching { waiter, wanted, findings: Mutex::new(None) };
+        self.serve(&fetching, store, clock, handles, None);
+        fetching.take_findings().unwrap_or_default()
+    }
+
+    /// Looks up what is wanted, and keeps what was found out for the one who waits.
+    pub(super) fn serve(
+        &self,
+        fetching: &Fetching,
+        store: &dyn Store,
+        clock: &Clock,
+        handles: &mut Handles,
+        meter: Option<&ReadMeter>,
+    ) {
+        let mut findings = Vec::new();
+        for wanted in &fetching.wanted {
+            let Some(handle) = handles.handle_mut(wanted.number) else { continue };
+            let since = Instant::now();
+            let fetched = self.fetch(store, clock, handle, wanted);
+            if let Some(meter) = meter {
+                meter.look_up(&fetched, since);
+            }
+            match fetched {
+                Ok(true) => {}
+                Ok(false) => findings.push(Finding { hash: wanted.hash, absent: Ok(wanted.position) }),
+                Err(error) => findings.push(Finding { hash: wanted.hash, absent: Err(error) }),
+            }
+        }
+        *lock(&fetching.findings) = Some(findings);
+    }
+
+    /// Puts an item of the store into memory. False: there is none. If the key has changed meanwhile, whoever asked
+    /// will see that.
+    fn fetch(
+        &self,
+        store: &dyn Store,
+        clock: &Clock,
+        handle: &mut Handle,
+        wanted: &Wanted,
+    ) -> Result<bool, Error> {
+        let Wanted { key, hash, position, .. } = wanted;
+        let mut sink = FillSink {
+            handle,
+            clock,
+            key,
+            value: Vec::new(),
+            upload: None,
+            missing_bytes: 0,
+            is_refused: false,
+        };
+        let meta = match store.get(key, unix_secs(clock), &mut sink) {
+            // A value that is declined is no error to the store; nothing of it was read.
+            _ if sink.is_refused => return Err(Error::OutOfMemoryReading),
+            Ok(Some(meta)) => meta,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                if let Some(times) = self.unreadable.happened(clock.now().secs) {
+                    tracing::error!(key = %key.escape_ascii(), times, "the store cannot be read: {error}");
+                }
+                return Err(Error::StoreUnreadable);
+            }
+        };
+        if !sink.take_piece(0) {
+            return Err(Error::OutOfMemoryReading);
+        }
+        let FillSink { value, mut upload, handle, .. } = sink;
+        let Some(kept) = kept(clock, key, &meta, &value) else { return Ok(false) };
+        for _ in 0..TRIES_MAX {
+            let guard = handle.pin(clock.now());
+            let filled = match upload {
+                None => guard.fill(*hash, &kept, *position),
+                Some(_) => guard.fill_upload(*hash, &kept, *position, &mut upload),
+            };
+            match filled {
+                Filled::Filled | Filled::Changed => return Ok(true),
+                Filled::OutOfMemory => return Err(Error::OutOfMemoryReading),
+                Filled::TryAgain => {
+                    drop(guard);
+                    std::thread::yield_now();
+                }
+            }
+        }
+        Err(Error::OutOfMemoryReading)
+    }
 }
 
 /// Looks up a key without waiting for the disk, and puts the item into memory. `WouldBlock` also where memory is being
@@ -138,84 +236,6 @@ fn kept<'k>(clock: &Clock, key: &'k [u8], meta: &Meta, value: &'k [u8]) -> Optio
         is_token_held: meta.marks.contains(Marks::TOKEN),
         is_binary_key: meta.marks.contains(Marks::BINARY_KEY),
     })
-}
-
-/// Looks up what is wanted. Returns what was found out.
-pub(super) fn look_up(
-    wanted: Vec<Wanted>,
-    store: &dyn Store,
-    clock: &Clock,
-    handles: &mut Handles,
-) -> Vec<Finding> {
-    // Nobody is woken.
-    let waiter = Waiter { worker: usize::MAX, connection: usize::MAX };
-    let fetching = Fetching { waiter, wanted, findings: Mutex::new(None) };
-    serve(&fetching, store, clock, handles, None);
-    fetching.take_findings().unwrap_or_default()
-}
-
-/// Looks up what is wanted, and keeps what was found out for the one who waits.
-pub(super) fn serve(
-    fetching: &Fetching,
-    store: &dyn Store,
-    clock: &Clock,
-    handles: &mut Handles,
-    meter: Option<&ReadMeter>,
-) {
-    let mut findings = Vec::new();
-    for wanted in &fetching.wanted {
-        let Some(handle) = handles.handle_mut(wanted.number) else { continue };
-        let since = Instant::now();
-        let fetched = fetch(store, clock, handle, wanted);
-        if let Some(meter) = meter {
-            meter.look_up(&fetched, since);
-        }
-        match fetched {
-            Ok(true) => {}
-            Ok(false) => findings.push(Finding { hash: wanted.hash, absent: Ok(wanted.position) }),
-            Err(error) => findings.push(Finding { hash: wanted.hash, absent: Err(error) }),
-        }
-    }
-    *lock(&fetching.findings) = Some(findings);
-}
-
-/// Puts an item of the store into memory. False: there is none. If the key has changed meanwhile, whoever asked will
-/// see that.
-fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted) -> Result<bool, Error> {
-    let Wanted { key, hash, position, .. } = wanted;
-    let mut sink =
-        FillSink { handle, clock, key, value: Vec::new(), upload: None, missing_bytes: 0, is_refused: false };
-    let meta = match store.get(key, unix_secs(clock), &mut sink) {
-        // A value that is declined is no error to the store; nothing of it was read.
-        _ if sink.is_refused => return Err(Error::OutOfMemoryReading),
-        Ok(Some(meta)) => meta,
-        Ok(None) => return Ok(false),
-        Err(error) => {
-            tracing::error!(key = %key.escape_ascii(), "the store cannot be read: {error}");
-            return Err(Error::StoreUnreadable);
-        }
-    };
-    if !sink.take_piece(0) {
-        return Err(Error::OutOfMemoryReading);
-    }
-    let FillSink { value, mut upload, handle, .. } = sink;
-    let Some(kept) = kept(clock, key, &meta, &value) else { return Ok(false) };
-    for _ in 0..TRIES_MAX {
-        let guard = handle.pin(clock.now());
-        let filled = match upload {
-            None => guard.fill(*hash, &kept, *position),
-            Some(_) => guard.fill_upload(*hash, &kept, *position, &mut upload),
-        };
-        match filled {
-            Filled::Filled | Filled::Changed => return Ok(true),
-            Filled::OutOfMemory => return Err(Error::OutOfMemoryReading),
-            Filled::TryAgain => {
-                drop(guard);
-                std::thread::yield_now();
-            }
-        }
-    }
-    Err(Error::OutOfMemoryReading)
 }
 
 /// Reads a small value into a vector, and a large one piece by piece into its place in memory.

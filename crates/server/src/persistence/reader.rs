@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::Persistence;
-use super::fetch::{self, Fetching};
+use super::fetch::Fetching;
 use crate::conn::waiter::Waiter;
 use crate::namespaces::Handles;
 use crate::shared::Shared;
@@ -42,7 +42,7 @@ impl Reader {
             return Some(fetching.waiter());
         };
         let meter = persistence.meters.reader(self.number);
-        fetch::serve(&fetching, &**store, &self.shared.clock, &mut self.handles, meter);
+        persistence.fetches.serve(&fetching, &**store, &self.shared.clock, &mut self.handles, meter);
         self.handles.release();
         Some(fetching.waiter())
     }

@@ -16,6 +16,7 @@ use super::meters::TimedStore;
 use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
 use crate::namespaces::Handles;
 use crate::net::worker_pool::WorkerPool;
+use crate::observe::journal::Rarely;
 use crate::shared::Shared;
 
 /// The threads of an open store.
@@ -165,13 +166,16 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
 
 /// Cleans up, in small steps, as long as there is something to do.
 fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
+    let failures = Rarely::default();
     while !is_stopping.load(SeqCst) {
         let now_unix_secs = u64::try_from(shared.clock.wall_secs(shared.clock.now().secs)).unwrap_or(0);
         let pause = match store.maintain(Budget { bytes: CLEANING_STEP_BYTES }, now_unix_secs) {
             Ok(progress) if progress.more => CLEANING_PAUSE,
             Ok(_) => IDLE_MAX,
             Err(error) => {
-                tracing::error!("the store cannot be cleaned up: {error}");
+                if let Some(times) = failures.happened(shared.clock.now().secs) {
+                    tracing::error!(times, "the store cannot be cleaned up: {error}");
+                }
                 IDLE_MAX
             }
         };
