@@ -95,6 +95,11 @@ impl Publisher {
         }
     }
 
+    /// Bytes of a body beside the log that is not whole yet.
+    pub fn assembled_bytes(&self) -> usize {
+        self.assembly.body_bytes()
+    }
+
     /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
     pub fn deadline_micros(&self) -> u64 {
         self.channel.deadline_micros()
@@ -317,7 +322,8 @@ impl End for Publisher {
         match (message, &mut self.phase) {
             (Message::Refused(refusal, sentence), _) => return Err(told_by_peer(refusal, sentence)),
             (Message::Alive { .. }, _) => {}
-            (Message::Part { body_bytes, data }, Phase::Idle | Phase::Aside) => {
+            // What is said first has no body.
+            (Message::Part { body_bytes, data }, Phase::Aside) => {
                 self.assembly.push(body_bytes, data)?;
             }
             (Message::Side(side), Phase::Idle | Phase::Aside) => {

@@ -1,16 +1,17 @@
 //! A connection of a peer that does not pull the log: it is told what caches have changed, or has its commands run.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use larder_replication::link::{ALIVE_MICROS, Publisher, PublisherAction};
 use larder_replication::wire::Side;
 
-use super::Site;
 use super::home::{Order, Runner};
 use super::stream::{INPUT_BYTES, PeerStream, ended};
 use super::tell::Teller;
 use super::waiters::Until;
+use super::{PEERS_MAX, Site};
 use crate::shared::Shared;
 
 /// Serves it, beginning with what it said first.
@@ -34,7 +35,7 @@ pub(super) fn serve(
         asked: Vec::new(),
     };
     served.hear(first, body, &mut publisher)?;
-    let waiter = site.waiter()?;
+    let (waiter, mut share) = (site.waiter()?, Share::of(&site.asked_bytes));
     let mut input = vec![0; INPUT_BYTES];
     let mut rest = Rest::Busy;
     loop {
@@ -66,6 +67,8 @@ pub(super) fn serve(
         if publisher.is_closed() {
             return Ok(());
         }
+        let asked_bytes: usize = served.asked.iter().map(|order| order.command.len()).sum();
+        share.set(publisher.assembled_bytes() + asked_bytes, BODIES_MAX * site.settings.body_bytes_max)?;
         let timeout = match (is_busy, rest) {
             (true, _) => {
                 rest = Rest::Busy;
@@ -160,5 +163,57 @@ impl Aside<'_> {
     }
 }
 
+/// What a connection has of the bytes that all of them may have.
+struct Share<'a> {
+    all: &'a AtomicUsize,
+    bytes: usize,
+}
+
+impl<'a> Share<'a> {
+    fn of(all: &'a AtomicUsize) -> Self {
+        Self { all, bytes: 0 }
+    }
+
+    /// Errors: that is long, and all of them have more than `bytes_max` then.
+    fn set(&mut self, bytes: usize, bytes_max: usize) -> io::Result<()> {
+        self.all.fetch_add(bytes, SeqCst);
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        let all_bytes = self.all.fetch_sub(before, SeqCst) - before;
+        if bytes > SHORT_BYTES && all_bytes > bytes_max {
+            return Err(io::Error::other("other connections have too many long commands under way"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, SeqCst);
+    }
+}
+
+/// Each of seven peers may have the longest command under way, and a little more.
+const BODIES_MAX: usize = PEERS_MAX + 1;
+/// What is no longer is within the bound on connections.
+const SHORT_BYTES: usize = 64 << 10;
 /// Between a change that was told and the next look.
 const GATHER: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_commands_of_all_connections_have_one_bound() {
+        let all = AtomicUsize::new(0);
+        let (mut one, mut other) = (Share::of(&all), Share::of(&all));
+        one.set(200_000, 300_000).expect("it is alone");
+        other.set(SHORT_BYTES, 300_000).expect("there is room");
+        other.set(100_001, 300_000).expect_err("they have too much");
+        other.set(SHORT_BYTES, 200_000).expect("it is short");
+        drop(one);
+        other.set(300_000, 300_000).expect("it is alone");
+        drop(other);
+        assert_eq!(all.into_inner(), 0);
+    }
+}

@@ -6,7 +6,7 @@ mod notes;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,8 @@ pub struct Site {
     /// Its store is new, and it has not heard all others yet: it takes no changes.
     is_new: AtomicBool,
     waiters: Waiters,
+    /// Bytes of what peers ask this site as a home: of all connections.
+    pub(super) asked_bytes: AtomicUsize,
     /// Between comparisons with a peer; `None`: only when an operator asks.
     pub(super) compare_interval: Option<Duration>,
     /// How often operators have asked for a comparison.
@@ -148,6 +150,7 @@ impl Site {
             is_stopping: AtomicBool::new(false),
             is_new: AtomicBool::new(store_is_new),
             waiters: Waiters::default(),
+            asked_bytes: AtomicUsize::new(0),
             compare_interval: (settings.compare_hours != 0)
                 .then(|| Duration::from_secs(u64::from(settings.compare_hours) * 3600)),
             compares_asked: AtomicU64::new(0),
