@@ -118,7 +118,7 @@ impl Served<'_> {
                 Err(error) => {
                     // Who needs what cannot be read takes a copy next, and is given nothing only if that fails, too.
                     let takes_copy = site.extent().start > after;
-                    self.fail(&error, !takes_copy, publisher);
+                    self.fail(&error, (!takes_copy).then_some(after), publisher);
                 }
             },
             PublisherAction::BeginCopy { site: puller, interrupted } => {
@@ -137,7 +137,7 @@ impl Served<'_> {
                 let read = match self.read_copy(&position, bytes_max, horizon) {
                     Ok(read) => read,
                     Err(error) => {
-                        self.fail(&error, true, publisher);
+                        self.fail(&error, Some(0), publisher);
                         return Ok(());
                     }
                 };
@@ -152,7 +152,9 @@ impl Served<'_> {
                 site.with_puller(puller, |figures| {
                     if sequence > figures.confirmed {
                         figures.confirmed = sequence;
-                        figures.failure.clear();
+                        if sequence > figures.failed_after {
+                            figures.failure.clear();
+                        }
                     }
                 });
             }
@@ -169,11 +171,13 @@ impl Served<'_> {
         Ok(())
     }
 
-    /// What the peer pulls cannot be read. The log says so once if it `is_final`, however often the peer comes back.
-    fn fail(&self, error: &io::Error, is_final: bool, publisher: &mut Publisher) {
+    /// What the peer pulls cannot be read. The log says so once, however often the peer comes back, until that has
+    /// confirmed more than what is before it: `after`. `None`: the log says nothing.
+    fn fail(&self, error: &io::Error, after: Option<u64>, publisher: &mut Publisher) {
         let sentence = error.to_string();
-        if let Some(puller) = publisher.puller().filter(|_| is_final) {
+        if let Some((puller, after)) = publisher.puller().zip(after) {
             let is_known = self.site.with_puller(puller, |figures| {
+                figures.failed_after = after;
                 std::mem::replace(&mut figures.failure, sentence.clone()) == sentence
             });
             if !is_known {

@@ -10,7 +10,7 @@ use larder_store::files::DiskFiles;
 
 use crate::client::Client;
 use crate::compare::compared;
-use crate::site::Cluster;
+use crate::site::{Cluster, LOG_FILE};
 use crate::{converge, keys};
 
 /// A site has a damaged record: whoever pulls from it is told which one, and comes back for it ever more rarely.
@@ -77,11 +77,11 @@ fn a_damaged_record_that_was_replaced_stops_nobody() {
     }
 }
 
-/// An item is damaged, and nothing has replaced it: what is before it arrives, its key is named, and setting that again
-/// is enough.
+/// An item is damaged, and nothing has replaced it: what is before it arrives, its key is named, once, and setting that
+/// again is enough.
 #[test]
 fn what_is_before_a_damaged_item_arrives() {
-    let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64"]);
+    let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64", "-v", LOG_FILE]);
     let (mut one, mut two) = (cluster.client(0), cluster.client(1));
     let keys = keys(200);
     assert_eq!(one.ask("set first 0 0 3\r\nold\r\n"), "STORED");
@@ -98,6 +98,10 @@ fn what_is_before_a_damaged_item_arrives() {
     let named = "the item of key key44 cannot be read";
     eventually(|| two.figures().lines().any(|line| line.contains(":last_error") && line.contains(named)));
     assert_eq!(two.look_up(&keys[44..]).iter().flatten().count(), 0);
+    let told = |line: &str| cluster.log(0).matches(line).count();
+    let pulls = told("a site pulls");
+    eventually(|| told("a site pulls") > pulls + 2);
+    assert_eq!(told("a site cannot be given what it pulls"), 1);
     assert_eq!(one.ask("set key44 0 0 4\r\nlast\r\n"), "STORED");
     converge(&mut one, &mut two, &keys);
     assert_eq!(two.ask("mg key44 s\r\n"), "HD s4");

@@ -1,11 +1,12 @@
 //! Sites on this machine, each behind a link of its own from each other one.
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use larder_conformance::folder::Folder;
-use larder_conformance::server::{Server, eventually, free_port};
+use larder_conformance::server::{Server, command, eventually, free_port};
 use larder_conformance::sites::link::{Link, Proxy};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -15,6 +16,8 @@ use crate::client::Client;
 pub(crate) const TOKEN: &str = "all-sites-know-this-token-and-nobody-else";
 /// In place of an option: peers are named in a file.
 pub(crate) const PEERS_FILE: &str = "--peers-file";
+/// In place of an option: what larderd says goes to a file.
+pub(crate) const LOG_FILE: &str = "--log-file";
 /// What keeps the stores.
 pub(crate) const ENGINES: [&str; 2] = ["memory", "log"];
 
@@ -39,6 +42,8 @@ pub(crate) struct Cluster {
     killed: Option<usize>,
     /// Peers are named in a file.
     has_files: bool,
+    /// What larderd says goes to a file.
+    has_logs: bool,
     /// Of each site, beside those of all tests.
     options: Vec<String>,
 }
@@ -87,7 +92,8 @@ impl Cluster {
             write_certificates(&folder, "");
         }
         let has_files = options.contains(&PEERS_FILE);
-        let options = options.iter().filter(|option| **option != PEERS_FILE);
+        let has_logs = options.contains(&LOG_FILE);
+        let options = options.iter().filter(|option| ![PEERS_FILE, LOG_FILE].contains(option));
         let options = options.map(|option| (*option).to_owned()).collect();
         let mut cluster = Self {
             folder,
@@ -98,6 +104,7 @@ impl Cluster {
             servers: Vec::new(),
             killed: None,
             has_files,
+            has_logs,
             options,
         };
         (0..sites).for_each(|site| cluster.name_peers(site, &(0..sites).collect::<Vec<_>>()));
@@ -166,7 +173,13 @@ impl Cluster {
             let options = ["-Z", "-o", &files, "-o", "ssl_verify_mode=2", "-l", "notls:127.0.0.1"];
             args.extend(options.map(str::to_owned));
         }
-        Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
+        let mut command = command(Path::new(env!("CARGO_BIN_EXE_larderd")));
+        if self.has_logs {
+            let log = File::options().create(true).append(true).open(self.folder.file(&format!("log{site}")));
+            command.stderr(log.expect("it can be made"));
+        }
+        command.args(&args);
+        Server::start_command(command).expect("larderd starts")
     }
 
     /// Stops a site, and starts it with certificates of an authority that the others do not know.
@@ -186,6 +199,11 @@ impl Cluster {
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("it answers");
         assert!(response.contains(" 200 "), "{response}");
+    }
+
+    /// What a site has said since it was started first.
+    pub(crate) fn log(&self, site: usize) -> String {
+        std::fs::read_to_string(self.folder.file(&format!("log{site}"))).expect("it is text")
     }
 
     /// Writes the file of a site's peers.

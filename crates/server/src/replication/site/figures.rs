@@ -50,6 +50,8 @@ pub(crate) struct PullerFigures {
     pub(crate) in_flight_bytes: u64,
     /// Why it could not be given what comes next; empty: it could, or that is not known yet.
     pub(crate) failure: String,
+    /// It could once it has confirmed more than that.
+    pub(crate) failed_after: u64,
 }
 
 impl Site {
