@@ -322,8 +322,7 @@ impl End for Publisher {
         match (message, &mut self.phase) {
             (Message::Refused(refusal, sentence), _) => return Err(told_by_peer(refusal, sentence)),
             (Message::Alive { .. }, _) => {}
-            // What is said first has no body.
-            (Message::Part { body_bytes, data }, Phase::Aside) => {
+            (Message::Part { body_bytes, data }, Phase::Idle | Phase::Aside) => {
                 self.assembly.push(body_bytes, data)?;
             }
             (Message::Side(side), Phase::Idle | Phase::Aside) => {

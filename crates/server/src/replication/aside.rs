@@ -14,11 +14,12 @@ use super::waiters::Until;
 use super::{PEERS_MAX, Site};
 use crate::shared::Shared;
 
-/// Serves it, beginning with what it said first.
+/// Serves it, beginning with what it said first. `share`: of what arrives.
 pub(super) fn serve(
     mut stream: PeerStream,
     mut publisher: Publisher,
     (first, body): (Side, Vec<u8>),
+    mut share: Share<'_>,
     shared: &Shared,
     site: &Site,
 ) -> io::Result<()> {
@@ -35,7 +36,7 @@ pub(super) fn serve(
         asked: Vec::new(),
     };
     served.hear(first, body, &mut publisher)?;
-    let (waiter, mut share) = (site.waiter()?, Share::of(&site.asked_bytes));
+    let waiter = site.waiter()?;
     let mut input = vec![0; INPUT_BYTES];
     let mut rest = Rest::Busy;
     loop {
@@ -68,7 +69,7 @@ pub(super) fn serve(
             return Ok(());
         }
         let asked_bytes: usize = served.asked.iter().map(|order| order.command.len()).sum();
-        share.set(publisher.assembled_bytes() + asked_bytes, BODIES_MAX * site.settings.body_bytes_max)?;
+        share.set(publisher.assembled_bytes() + asked_bytes)?;
         let timeout = match (is_busy, rest) {
             (true, _) => {
                 rest = Rest::Busy;
@@ -163,23 +164,28 @@ impl Aside<'_> {
     }
 }
 
-/// What a connection has of the bytes that all of them may have.
-struct Share<'a> {
+/// What a connection has of the bytes that all of them may have of what peers say beside the log.
+pub(super) struct Share<'a> {
     all: &'a AtomicUsize,
+    bytes_max: usize,
     bytes: usize,
 }
 
 impl<'a> Share<'a> {
-    fn of(all: &'a AtomicUsize) -> Self {
-        Self { all, bytes: 0 }
+    pub(super) fn of(site: &'a Site) -> Self {
+        Self::within(&site.asked_bytes, BODIES_MAX * site.settings.body_bytes_max)
     }
 
-    /// Errors: that is long, and all of them have more than `bytes_max` then.
-    fn set(&mut self, bytes: usize, bytes_max: usize) -> io::Result<()> {
+    fn within(all: &'a AtomicUsize, bytes_max: usize) -> Self {
+        Self { all, bytes_max, bytes: 0 }
+    }
+
+    /// Errors: that is long, and all of them have too much then.
+    pub(super) fn set(&mut self, bytes: usize) -> io::Result<()> {
         self.all.fetch_add(bytes, SeqCst);
         let before = std::mem::replace(&mut self.bytes, bytes);
         let all_bytes = self.all.fetch_sub(before, SeqCst) - before;
-        if bytes > SHORT_BYTES && all_bytes > bytes_max {
+        if bytes > SHORT_BYTES && all_bytes > self.bytes_max {
             return Err(io::Error::other("other connections have too many long commands under way"));
         }
         Ok(())
@@ -206,13 +212,14 @@ mod tests {
     #[test]
     fn long_commands_of_all_connections_have_one_bound() {
         let all = AtomicUsize::new(0);
-        let (mut one, mut other) = (Share::of(&all), Share::of(&all));
-        one.set(200_000, 300_000).expect("it is alone");
-        other.set(SHORT_BYTES, 300_000).expect("there is room");
-        other.set(100_001, 300_000).expect_err("they have too much");
-        other.set(SHORT_BYTES, 200_000).expect("it is short");
+        let [mut one, mut other] = [(); 2].map(|()| Share::within(&all, 300_000));
+        one.set(200_000).expect("it is alone");
+        other.set(SHORT_BYTES).expect("there is room");
+        other.set(100_001).expect_err("they have too much");
+        one.set(300_000).expect_err("they have too much");
+        other.set(SHORT_BYTES).expect("it is short");
         drop(one);
-        other.set(300_000, 300_000).expect("it is alone");
+        other.set(300_000).expect("it is alone");
         drop(other);
         assert_eq!(all.into_inner(), 0);
     }

@@ -30,7 +30,7 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site, proven: impl FnOnce())
         site.store.durable_sequence(),
         site.now(),
     );
-    let waiter = site.waiter()?;
+    let (waiter, mut share) = (site.waiter()?, aside::Share::of(site));
     let mut served = Served { shared, site, registered: None, body_bytes: 0 };
     let mut input = vec![0; INPUT_BYTES];
     loop {
@@ -49,13 +49,14 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site, proven: impl FnOnce())
         while let Some(action) = publisher.next_action() {
             if let PublisherAction::Side(side, body) = action {
                 drop(served);
-                return aside::serve(stream, publisher, (side, body), shared, site);
+                return aside::serve(stream, publisher, (side, body), share, shared, site);
             }
             served.perform(action, &mut publisher, &mut stream)?;
         }
         if publisher.is_closed() {
             return Ok(());
         }
+        share.set(publisher.assembled_bytes())?;
         if let Some(puller) = publisher.puller() {
             served.register(puller);
             site.with_puller(puller, |figures| figures.in_flight_bytes = publisher.in_flight_bytes() as u64);
