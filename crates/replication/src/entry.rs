@@ -192,7 +192,7 @@ impl<'a> Entry<'a> {
             Self::Put(Put { version, expiry, .. }) => version.max(expiry.version),
             Self::Delete { version, .. } | Self::Flush { version, .. } => version,
             Self::Touch { expiry, .. } => expiry.version,
-            Self::Beat(Beat { clock, .. }) => clock,
+            Self::Beat(Beat { clock, stable, horizon }) => clock.max(stable).max(horizon),
         }
     }
 

@@ -463,6 +463,22 @@ fn a_change_from_the_future_waits() {
     );
 }
 
+/// Every version that a site gives is above each horizon that it has heard of: one that is ahead would put it ahead,
+/// too, for ever.
+#[test]
+fn a_horizon_ahead_of_the_clock_waits() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    let ahead = version_at(NOW.unix_micros + AHEAD_MICROS_MAX + 5_000_000, 1);
+    for beat in [Beat { clock: 1, stable: 1, horizon: ahead }, Beat { clock: 1, stable: ahead, horizon: 1 }] {
+        let mut body = Vec::new();
+        Entry::Beat(beat).encode(&mut body);
+        link.publisher.log_read(LogRead::Entries { to: 8, body }, NOW);
+        let (_, actions) = link.run(NOW);
+        assert!(matches!(actions[..], [SubscriberAction::Ahead { .. }]), "{actions:?}");
+        link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    }
+}
+
 #[test]
 fn changes_of_others_are_refused() {
     let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));

@@ -9,9 +9,10 @@
 use std::io;
 
 use larder_replication::entry::{Entries, Entry};
-use larder_replication::link::{CopyBegun, CopyPiece};
+use larder_replication::link::{AHEAD_MICROS_MAX, CopyBegun, CopyPiece};
 use larder_replication::members::Cursor;
 use larder_replication::merge;
+use larder_replication::version::unix_micros_of;
 use larder_store::Cursor as ScanCursor;
 
 use super::Site;
@@ -52,6 +53,10 @@ impl<'s> Copy<'s> {
     /// As the peer begins it. Errors: what an earlier part of it has left is of no use; the next one begins anew.
     pub(super) fn begin(shared: &'s Shared, site: &'s Site, peer: u8, begun: CopyBegun) -> io::Result<Self> {
         let CopyBegun { cursor, horizon, .. } = begun;
+        let ahead_micros = unix_micros_of(horizon).saturating_sub(site.now().unix_micros);
+        if horizon != 0 && ahead_micros > AHEAD_MICROS_MAX {
+            return Err(io::Error::other("the copy's horizon is ahead of this clock"));
+        }
         let path = site.named_path(peer);
         // What is written from here on has a version that the sweep leaves alone.
         site.journal.raise_replicated_versions(horizon);
