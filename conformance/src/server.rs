@@ -4,7 +4,8 @@
 //! memcached's own tests learn it: `-p -1` and the environment variable `MEMCACHED_PORT_FILENAME`.
 
 use std::ffi::OsStr;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -350,7 +351,10 @@ impl PortFile {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { path: env::temp_dir().join(format!("larder-ports-{}-{n}", std::process::id())) }
+        let path = env::temp_dir().join(format!("larder-ports-{}-{n}", std::process::id()));
+        // A process that had the same number may have been killed.
+        let _ = fs::remove_file(&path);
+        Self { path }
     }
 
     /// Empty until the file exists.
@@ -367,14 +371,21 @@ impl Drop for PortFile {
     }
 }
 
-/// A port of 127.0.0.1 that is free for TCP and UDP alike, for a program that cannot say which one it took. It is below
-/// those that Linux gives to sockets that ask for any (`ip_local_port_range`), so that no such socket takes it before
-/// the program does.
+/// A port of 127.0.0.1 that is free for TCP and UDP alike, for a program that cannot say which one it took, or has to
+/// take the same one again. It is kept as long as this process lives: looked up and released, it would soon be another
+/// test's. The program binds it all the same, if it sets SO_REUSEADDR, as servers do.
 pub fn free_port() -> u16 {
     let is_free = |&port: &u16| {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
-            && UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+        let Ok(socket) = bound(port) else { return false };
+        // Only now: with it, a port that another process keeps in this way would be had as well.
+        let is_kept = net::sockopt::set_socket_reuseaddr(&socket, true).is_ok()
+            && UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        if is_kept {
+            mem::forget(socket);
+        }
+        is_kept
     };
+    // Below those that Linux gives to sockets that ask for any (`ip_local_port_range`).
     let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768)).take(1000);
     ports.find(is_free).expect("one of a thousand ports is free")
 }
@@ -382,13 +393,17 @@ pub fn free_port() -> u16 {
 /// An address of 127.0.0.1 that refuses connections as long as this process lives. A port that was only looked up and
 /// released would soon be another socket's: its owner would get the requests that are meant for nobody.
 pub fn refusing_address() -> SocketAddr {
-    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .expect("a socket can be had");
-    net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port is free");
+    let socket = bound(0).expect("a port is free");
     let address = net::getsockname(&socket).expect("it is bound").try_into().expect("an internet address");
-    // Bound, but never listening.
     mem::forget(socket);
     address
+}
+
+/// A socket that is bound to this port of 127.0.0.1, 0 for any, but never listens. Errors: the port is taken.
+fn bound(port: u16) -> io::Result<OwnedFd> {
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    Ok(socket)
 }
 
 /// memcached refuses to start as root without `-u`.
@@ -411,5 +426,21 @@ pub fn eventually(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < deadline, "not within a minute");
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_free_port_is_kept_for_who_sets_so_reuseaddr() {
+        let port = free_port();
+        assert!(bound(port).is_err());
+        let address = (Ipv4Addr::LOCALHOST, port);
+        let _server = TcpListener::bind(address).expect("it is kept for us");
+        assert!(UdpSocket::bind(address).is_ok() && TcpStream::connect(address).is_ok());
     }
 }

@@ -129,7 +129,7 @@ fn what_has_arrived_meanwhile_is_read_in_a_time_for_all() {
     servers.push(listen(move |mut stream| {
         let key = hear(&mut stream);
         is_closed.lock().expect("nobody panicked").recv().expect("the client gives the first one up");
-        thread::sleep(Duration::from_secs(1));
+        thread::sleep(LONG / 2);
         // The client has gone.
         let _ = write!(stream, "VALUE {key} 0 1\r\nx\r\nEND\r\n");
     }));

@@ -43,7 +43,7 @@ fn at(secs: u32) -> Now {
 /// Stores, leaving and entering guards as asked.
 fn put(handle: &mut Handle, now: Now, store: &Store<'_>) -> Stored {
     // Not a number of tries: how many it takes depends on what else the machine does while another thread's turn lasts.
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     loop {
         let guard = handle.pin(now);
         let stored = guard.store(guard.prepare(store.key), store);

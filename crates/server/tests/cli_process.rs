@@ -33,7 +33,7 @@ impl UnixServer {
     /// The first bytes of the reply; `None` if nobody listens.
     fn ask(&self, request: &str, reply_bytes: usize) -> Option<String> {
         let mut stream = UnixStream::connect(&self.path).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
         stream.write_all(request.as_bytes()).ok()?;
         let mut reply = vec![0; reply_bytes];
         stream.read_exact(&mut reply).ok()?;

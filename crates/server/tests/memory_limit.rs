@@ -22,7 +22,7 @@ fn limited(address_space_bytes: u64, args: &[&str]) -> Command {
 
 /// Asks, and takes what comes of it; an error is an answer too.
 fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     stream.write_all(request)?;
     let mut reply = vec![0; 64 << 10];
     let length = stream.read(&mut reply)?;

@@ -38,7 +38,7 @@ fn converge(one: &mut Client, other: &mut Client, keys: &[String]) {
         if unequal.is_empty() {
             return;
         }
-        if since.elapsed().as_secs() > 30 {
+        if since.elapsed().as_secs() > 60 {
             let figures = [one.figures(), other.figures()].concat();
             panic!("{} keys differ, such as {:?}\n{figures}", unequal.len(), unequal[0]);
         }
@@ -113,7 +113,8 @@ fn conflicts_and_lost_peers_are_told() {
     assert!(version("winner") > version("loser"));
     eventually(|| one.ask("mg a%b s\r\n") == "HD s6");
     assert_eq!(other.ask("mg a%b c\r\n"), format!("HD c{}", version("winner")));
-    assert_eq!(cluster.stat(1, ":conflicts"), 1);
+    // That of the peer is counted once all that came with it is applied.
+    eventually(|| cluster.stat(1, ":conflicts") == 1);
     assert!(other.report("stats namespaces").contains("STAT namespace:<null>:conflicts 1\n"));
 }
 
@@ -267,6 +268,8 @@ fn sites_that_fight_over_keys_converge() {
         });
         cluster.set_links(Link::Open);
         let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+        // The last change may have been a flush.
+        (0..10).for_each(|_| one.change_at_random(&keys, &mut fastrand::Rng::with_seed(seed), false));
         // Both have what the other one has done since.
         for (client, mark) in [(&mut one, "mark0"), (&mut other, "mark1")] {
             assert_eq!(client.ask(&format!("set {mark} 0 0 1\r\nx\r\n")), "STORED");
@@ -442,8 +445,8 @@ fn only_the_newest_beat_is_sent() {
     let missed_from = other.stat("log_durable_sequence");
     // Nothing else comes into its log, as long as it pulls nothing.
     eventually(|| other.stat("log_durable_sequence") >= missed_from + 5);
-    cluster.link(0, 1).set(Link::Open);
     let opened = other.stat("log_durable_sequence");
+    cluster.link(0, 1).set(Link::Open);
     eventually(|| one.stat(":entries") > before);
     let entries = one.stat(":entries") - before;
     let made_meanwhile = other.stat("log_durable_sequence") - opened;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use larder_conformance::client::Client;
 use larder_conformance::folder::Folder;
@@ -208,8 +208,12 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     let expiring = |client: &mut Client, number: u32| {
         client.ask(&format!("set a:{number} 0 2 50000\r\n{}\r\n", "w".repeat(50_000)))
     };
+    let since = Instant::now();
     let filled = (0..30).find(|number| expiring(&mut client, *number) == REFUSED);
-    assert_eq!(filled, Some((1 << 20) / 50_064), "items of 50,064 bytes fill a mebibyte");
+    // The first of them may have expired while a slow machine stored the others.
+    if since.elapsed().as_secs() < 1 {
+        assert_eq!(filled, Some((1 << 20) / 50_064), "items of 50,064 bytes fill a mebibyte");
+    }
     eventually(|| expiring(&mut client, 99) == "STORED");
     assert_eq!(found(&mut client, &["b:0", "b:7999"]), ["b:0", "b:7999"]);
 }

@@ -428,8 +428,10 @@ fn servers_are_not_answered() {
     other.send(7, b"mn\r\n");
     assert_eq!(other.receive(A_MOMENT), None);
     assert_eq!(Client::of(&server).text(b"mn\r\n"), "MN\r\n");
-    let stats = Stats::of(server.address()).expect("stats");
-    assert_eq!(stats.get("udp_dropped").expect("a line"), 1);
+    // Another worker may have answered.
+    eventually(|| {
+        Stats::of(server.address()).and_then(|stats| stats.get("udp_dropped")).expect("a line") == 1
+    });
 }
 
 /// A worker has a socket of each family. (127.0.0.1 every server here listens at.)
@@ -697,26 +699,32 @@ fn many_ports_of_one_host_come_before_no_other_host() {
 fn a_datagram_that_has_waited_for_a_second_is_not_executed() {
     let server = start(&larderd(), ONE_WORKER);
     store(&server, "large", &[b'x'; 262_000]);
-    let (hasty, other) = (Client::from("127.0.0.9:0", &server), Client::of(&server));
-    while_stopped(&server, || {
-        for _ in 0..250 {
-            hasty.send(1, "get large\r\n".repeat(16).as_bytes());
-        }
-        hasty.send(2, b"set key 5 0 5 noreply\r\nstale\r\n");
-        other.send(3, b"mn\r\n");
-    });
-    // The server has received what was sent before this.
-    assert_eq!(other.receive(PATIENCE).expect("an answer").payload, b"MN\r\n");
-    while_stopped(&server, || thread::sleep(Duration::from_millis(1100)));
-    store(&server, "key", b"newer");
-    // A client's datagrams are served in order, so what came before this one is done or dropped.
-    eventually(|| {
-        hasty.send(4, b"set done 5 0 1 noreply\r\n1\r\n");
-        other.text(b"get done\r\n") == "VALUE done 5 1\r\n1\r\nEND\r\n"
-    });
-    assert_eq!(other.text(b"get key\r\n"), "VALUE key 5 5\r\nnewer\r\nEND\r\n");
-    let stats = Stats::of(server.address()).expect("stats");
-    assert!(stats.get("udp_dropped").expect("a line") > 0);
+    let other = Client::of(&server);
+    let has_waited = |attempt| {
+        let hasty = Client::from("127.0.0.9:0", &server);
+        while_stopped(&server, || {
+            for _ in 0..250 {
+                hasty.send(1, "get large\r\n".repeat(16).as_bytes());
+            }
+            hasty.send(2, b"set key 5 0 5 noreply\r\nstale\r\n");
+            other.send(3, b"mn\r\n");
+        });
+        // The server has received what was sent before this.
+        assert_eq!(other.receive(PATIENCE).expect("an answer").payload, b"MN\r\n");
+        while_stopped(&server, || thread::sleep(Duration::from_millis(1100)));
+        store(&server, "key", b"newer");
+        // A client's datagrams are served in order, so what came before this one is done or dropped.
+        let (done, is_done) = (format!("done{attempt}"), format!("VALUE done{attempt} 5 1\r\n1\r\nEND\r\n"));
+        eventually(|| {
+            hasty.send(4, format!("set {done} 5 0 1 noreply\r\n1\r\n").as_bytes());
+            other.text(format!("get {done}\r\n").as_bytes()) == is_done
+        });
+        assert_eq!(other.text(b"get key\r\n"), "VALUE key 5 5\r\nnewer\r\nEND\r\n");
+        let stats = Stats::of(server.address()).expect("stats");
+        stats.get("udp_dropped").expect("a line") > 0
+    };
+    // This thread may be so late that all was served before it stopped the server.
+    assert!((0..5).any(has_waited), "served in time each time");
 }
 
 /// As a connection does after so many bytes of replies.

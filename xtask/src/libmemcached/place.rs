@@ -1,11 +1,11 @@
 //! The servers that a program asks for, and the words that tell it of them.
 
 use std::ffi::OsString;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use larder_conformance::Result;
 use larder_conformance::folder::Folder;
@@ -73,7 +73,8 @@ impl Socket {
         let child = command.stdout(Stdio::null()).spawn()?;
         let socket = Self { path, child, _folder: folder };
         let deadline = Instant::now() + START_TIMEOUT;
-        while !fs::metadata(&socket.path).is_ok_and(|file| file.file_type().is_socket()) {
+        // Its file is there before it listens.
+        while UnixStream::connect(&socket.path).is_err() {
             if Instant::now() > deadline {
                 return Err(format!("{} does not listen at a socket", program.display()).into());
             }

@@ -14,7 +14,6 @@ use larder_conformance::server::{self, Server};
 use larder_store::files::{DiskFiles, Files};
 
 use super::client::Shared;
-use super::model;
 use super::round::{Content, Known, State, hash};
 use super::wire::Wire;
 
@@ -221,7 +220,7 @@ fn judge(known: &Known, sent: Instant, wire: &mut Wire, compared: &mut Compared)
         }
         (State::Absent, false) => return Err(format!("it was gone before, and is here: {line}").into()),
         (State::Present(content), true) => {
-            let lives = content.dead_by.is_none_or(|dead_by| dead_by > Instant::now() + model::DYING);
+            let lives = content.death.is_none_or(|death| death.from > Instant::now());
             return if lives { Err("it was there before, and is missing".into()) } else { Ok(()) };
         }
         (State::Perhaps(_), true) => return Ok(()),
@@ -257,10 +256,10 @@ fn judge_content(
         return Err(format!("the CAS value was {:?}", content.cas).into());
     }
     let ttl_secs: i64 = flag('t').parse()?;
-    let left_secs =
-        |at: Instant| content.dead_by.map(|dead_by| dead_by.saturating_duration_since(at).as_secs() as i64);
-    let left = left_secs(Instant::now()).zip(left_secs(sent));
-    if left.map_or(ttl_secs == -1, |(now, then)| (now - 3..=then + 3).contains(&ttl_secs)) {
+    let left_secs = |until: Instant, at| until.saturating_duration_since(at).as_secs() as i64;
+    let left =
+        content.death.map(|death| (left_secs(death.from, Instant::now()), left_secs(death.by, sent) + 3));
+    if left.map_or(ttl_secs == -1, |(least, most)| (least..=most).contains(&ttl_secs)) {
         Ok(())
     } else {
         Err(format!("its time should be about {left:?}").into())

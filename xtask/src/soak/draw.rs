@@ -227,7 +227,7 @@ impl Client<'_> {
         let life = Life::draw(&mut self.random);
         // A first time of expiry may take memory: whether there was any must be seen.
         let held = self.entries[key].held.as_ref();
-        let may_be_silent = held.is_none_or(|held| held.dead_by.is_some());
+        let may_be_silent = held.is_none_or(|held| held.death.is_some());
         let is_silent = may_be_silent && self.random.u8(0..4) == 0;
         let silence = if is_silent { Silence::Noreply } else { Silence::None };
         let tail = if silence == Silence::None { "\r\n" } else { " noreply\r\nmn\r\n" };

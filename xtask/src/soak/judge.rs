@@ -9,7 +9,7 @@ use larder_conformance::Result;
 use super::client::{
     Answer, Client, Count, How, Invalidate, NUMBERS, Silence, Step, Stub, count, shared_name,
 };
-use super::model::{self, DYING, Held, Life};
+use super::model::{self, Held, Life};
 use super::wire::Wire;
 
 impl Client<'_> {
@@ -48,7 +48,7 @@ impl Client<'_> {
             Step::Touch { key, life, silence } => {
                 self.judged = self.name(key);
                 match (self.answer(silence)?, self.entries[key].held.is_some()) {
-                    (Answer::Done | Answer::Nothing, true) => self.entries[key].touch(life),
+                    (Answer::Done | Answer::Nothing, true) => self.entries[key].touch(life, self.sent),
                     (Answer::NotFound, _) => self.entries[key].held = None,
                     (Answer::Nothing, false) | (Answer::OutOfMemory, true) => {}
                     (answer, _) => return Err(unexpected(&format!("{answer:?}"))),
@@ -113,7 +113,7 @@ impl Client<'_> {
                     let value = self.wire.block(value_bytes)?;
                     self.judge_value(key, &value, client_flags, cas)?;
                     if let Some(life) = touch {
-                        self.entries[key].touch(life);
+                        self.entries[key].touch(life, self.sent);
                     }
                     break;
                 }
@@ -137,7 +137,7 @@ impl Client<'_> {
         count(&self.shared.tally.misses);
         let held = self.entries[key].held.take();
         let Some(held) = held.filter(|held| self.shared.keeps && held.is_certain) else { return Ok(()) };
-        let lives = held.dead_by.is_none_or(|dead_by| dead_by > Instant::now() + DYING);
+        let lives = held.death.is_none_or(|death| death.from > Instant::now());
         let flushes = self.shared.flushes.lock().unwrap_or_else(PoisonError::into_inner);
         if lives && flushes.spare(held.written) {
             drop(flushes);
@@ -233,7 +233,7 @@ impl Client<'_> {
             let mut stub = Held::new(Vec::new(), 0);
             stub.is_token_out = true;
             stub.cas = made.cas;
-            self.entries[key].put(stub, made.life);
+            self.entries[key].put(stub, made.life, self.sent);
         } else if let Some(held) = &mut self.entries[key].held {
             let expected = (held.is_stale && !held.is_token_out, held.is_stale, held.is_token_out);
             if (has_won, is_stale, is_held_by_other) != expected {
@@ -245,15 +245,14 @@ impl Client<'_> {
         // `t` stands before T in the request: the lifetime before the touch. Not judged for stubs made just now.
         if let (Some(held), false) = (&self.entries[key].held, has_won && !is_stale) {
             let ttl_secs: i64 = flag('t')?.parse()?;
-            let left =
-                held.dead_by.map(|dead_by| dead_by.saturating_duration_since(self.sent).as_secs() as i64);
+            let left = held.death.map(|death| death.by.saturating_duration_since(self.sent).as_secs() as i64);
             let is_right = left.map_or(ttl_secs == -1, |left| (0..=left + 2).contains(&ttl_secs));
             if !is_right {
                 return Err(format!("{line:?}: t should be about {left:?}").into());
             }
         }
         if let Some(life) = touch {
-            self.entries[key].touch(life);
+            self.entries[key].touch(life, self.sent);
         }
         Ok(())
     }
@@ -273,14 +272,14 @@ impl Client<'_> {
         match (how, answer, entry.held.as_ref()) {
             (How::Set | How::Add, Answer::Done, _)
             | (How::Replace | How::CasRight, Answer::Done, Some(_)) => {
-                entry.put(Held { is_certain: how == How::Set, ..new }, life);
+                entry.put(Held { is_certain: how == How::Set, ..new }, life, self.sent);
             }
             (How::Append | How::Prepend, Answer::Done, Some(held)) => {
                 let (first, second) =
                     if how == How::Append { (&held.value, &new.value) } else { (&new.value, &held.value) };
                 let value = [first.as_slice(), second.as_slice()].concat();
-                let dead_by = held.dead_by;
-                entry.held = Some(Held { cas: new.cas, dead_by, ..Held::new(value, held.client_flags) });
+                let death = held.death;
+                entry.held = Some(Held { cas: new.cas, death, ..Held::new(value, held.client_flags) });
             }
             (How::Add, Answer::NotStored, Some(_)) | (How::CasWrong, Answer::Exists, Some(_)) => {}
             // An append is also refused when there is no memory for the whole.
@@ -318,7 +317,7 @@ impl Client<'_> {
                 }
                 held.cas = how.cas.or(held.cas);
                 if let Some(life) = how.life {
-                    entry.touch(life);
+                    entry.touch(life, self.sent);
                 }
             }
             (Answer::NotFound, _) => entry.held = None,
@@ -373,7 +372,11 @@ impl Client<'_> {
                 held.is_certain &= silence != Silence::Noreply;
             }
         } else if Some(number) == initial {
-            entry.put(Held { cas, ..Held::new(number.to_string().into_bytes(), 0) }, Life::Forever);
+            entry.put(
+                Held { cas, ..Held::new(number.to_string().into_bytes(), 0) },
+                Life::Forever,
+                self.sent,
+            );
         } else {
             return Err(format!(
                 "the count is {number}, expected {counted:?}, or {initial:?} if it was gone"

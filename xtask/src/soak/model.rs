@@ -19,8 +19,8 @@ pub(crate) struct Held {
     pub(crate) client_flags: u32,
     /// The CAS value, once a reply told it.
     pub(crate) cas: Option<u64>,
-    /// Must be a miss from then on. `None`: never expires.
-    pub(crate) dead_by: Option<Instant>,
+    /// `None`: it never expires.
+    pub(crate) death: Option<Death>,
     /// When the reply to the last write came.
     pub(crate) written: Instant,
     /// Marked by `md I`.
@@ -37,7 +37,7 @@ impl Held {
             value,
             client_flags,
             cas: None,
-            dead_by: None,
+            death: None,
             written: Instant::now(),
             is_stale: false,
             is_token_out: false,
@@ -50,26 +50,26 @@ impl Entry {
     /// Forgets what time or a flush has taken away before now: see [`Flushes::gone_before`](super::flushes::Flushes).
     pub(crate) fn settle(&mut self, gone_before: Option<Instant>) {
         let Some(held) = &self.held else { return };
-        let is_dead = held.dead_by.is_some_and(|dead_by| dead_by < Instant::now());
+        let is_dead = held.death.is_some_and(|death| death.by < Instant::now());
         let is_flushed = gone_before.is_some_and(|gone_before| held.written < gone_before);
         if is_dead || is_flushed {
             self.held = None;
         }
     }
 
-    /// The write whose reply came just now gave the key this value and lifetime.
-    pub(crate) fn put(&mut self, mut held: Held, life: Life) {
+    /// The write that was sent then, and whose reply came just now, gave the key this value and lifetime.
+    pub(crate) fn put(&mut self, mut held: Held, life: Life, sent: Instant) {
         held.written = Instant::now();
-        held.dead_by = life.dead_by();
+        held.death = life.death(sent);
         self.held = if life == Life::Past { None } else { Some(held) };
     }
 
-    /// The key got a new lifetime just now.
-    pub(crate) fn touch(&mut self, life: Life) {
+    /// The key got a new lifetime between then and now.
+    pub(crate) fn touch(&mut self, life: Life, sent: Instant) {
         if life == Life::Past {
             self.held = None;
         } else if let Some(held) = &mut self.held {
-            held.dead_by = life.dead_by();
+            held.death = life.death(sent);
             held.is_certain = false;
         }
     }
@@ -112,16 +112,27 @@ impl Life {
         }
     }
 
-    /// When an item that got this lifetime just now must be gone. The clock of the server ticks in whole seconds: hence
-    /// one second more than its lifetime, and another for a Unix time, which is rounded as well.
-    fn dead_by(self) -> Option<Instant> {
-        match self {
-            Self::Forever => None,
-            Self::Past => Some(Instant::now()),
-            Self::Secs(secs) => Some(Instant::now() + Duration::from_secs(u64::from(secs) + 1)),
-            Self::UntilIn(secs) => Some(Instant::now() + Duration::from_secs(u64::from(secs) + 2)),
-        }
+    /// When an item goes that got this lifetime between `sent` and now. The clock of the server ticks in whole seconds:
+    /// hence one second more than its lifetime, and another for a Unix time, which is rounded as well.
+    fn death(self, sent: Instant) -> Option<Death> {
+        let (secs, rounding_secs) = match self {
+            Self::Forever => return None,
+            Self::Past => (0, 0),
+            Self::Secs(secs) => (u64::from(secs), 1),
+            Self::UntilIn(secs) => (u64::from(secs), 2),
+        };
+        let from = sent + Duration::from_secs(secs.saturating_sub(EARLY_SECS));
+        Some(Death { from, by: Instant::now() + Duration::from_secs(secs + rounding_secs) })
     }
+}
+
+/// When an item goes that does not live for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Death {
+    /// It may be a miss from then on.
+    pub(crate) from: Instant,
+    /// It must be one from then on.
+    pub(crate) by: Instant,
 }
 
 /// The bytes of version `version` of `key`: readable as far as there is room, noise behind that.
@@ -170,5 +181,5 @@ pub(crate) fn draw_value_bytes(random: &mut fastrand::Rng) -> usize {
 
 /// The largest value that a server with `-I 1m` must take.
 pub(crate) const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
-/// So long before its time is certainly over, an item may be gone: the clock of the server ticks in whole seconds.
-pub(crate) const DYING: Duration = Duration::from_secs(4);
+/// So much before its time an item may be gone: the clock of the server ticks in whole seconds.
+const EARLY_SECS: u64 = 3;

@@ -13,7 +13,7 @@ use std::time::Instant;
 use larder_conformance::Result;
 
 use super::flushes::Flushes;
-use super::model::{Entry, Held};
+use super::model::{Death, Entry, Held};
 
 /// The backups of a soak, as the clients see them.
 #[derive(Default)]
@@ -48,7 +48,7 @@ pub(crate) struct Content {
     pub(crate) value_hash: u64,
     pub(crate) client_flags: u32,
     pub(crate) cas: Option<u64>,
-    pub(crate) dead_by: Option<Instant>,
+    pub(crate) death: Option<Death>,
 }
 
 impl Content {
@@ -58,7 +58,7 @@ impl Content {
             value_hash: hash(&held.value),
             client_flags: held.client_flags,
             cas: held.cas,
-            dead_by: held.dead_by,
+            death: held.death,
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::mean::mean_value_bytes;
@@ -38,6 +40,8 @@ pub struct Running {
     /// For [`crate::scenario::Target::servers`].
     pub addresses: Vec<String>,
     child: Option<Child>,
+    /// Its port, which nobody else is given as long as it runs.
+    _port: Option<Port>,
 }
 
 impl Running {
@@ -63,7 +67,9 @@ impl Launch {
     /// names. As root it is told `-u nobody`, without which memcached refuses.
     pub fn start(&self, contestant: &Contestant, scenario: &Scenario) -> Result<Running, Error> {
         match &contestant.place {
-            Place::Contacted(addresses) => Ok(Running { addresses: addresses.clone(), child: None }),
+            Place::Contacted(addresses) => {
+                Ok(Running { addresses: addresses.clone(), child: None, _port: None })
+            }
             Place::Started(words) => self.start_program(words, scenario),
             Place::Floor => self.start_floor(scenario),
         }
@@ -78,14 +84,14 @@ impl Launch {
         }
         command.args(arguments);
         if let Some(path) = socket_path(arguments) {
-            return self.spawn(command, path.to_owned());
+            return self.spawn(command, path.to_owned(), None);
         }
-        let port = free_port()?;
-        let port_word = port.to_string();
+        let port = Port::take()?;
+        let port_word = port.number.to_string();
         // Of an option given twice the last one counts.
         let udp = scenario.groups.iter().any(|group| group.transport != Transport::Tcp);
         command.args(["-p", &port_word, "-U", if udp { &port_word } else { "0" }]);
-        self.spawn(command, format!("127.0.0.1:{port}"))
+        self.spawn(command, format!("127.0.0.1:{port_word}"), Some(port))
     }
 
     /// The floor server answers every get with a value of the length that the scenario has on average.
@@ -93,14 +99,14 @@ impl Launch {
         let [program, arguments @ ..] = self.floor.as_slice() else {
             return Err("there is no floor server".into());
         };
-        let port = free_port()?;
+        let port = Port::take()?;
         let mut command = Command::new(program);
-        command.args(arguments).args(["-p", &port.to_string()]);
+        command.args(arguments).args(["-p", &port.number.to_string()]);
         command.args(["--value-bytes", &mean_value_bytes(scenario).to_string()]);
-        self.spawn(command, format!("127.0.0.1:{port}"))
+        self.spawn(command, format!("127.0.0.1:{}", port.number), Some(port))
     }
 
-    fn spawn(&self, mut command: Command, address: String) -> Result<Running, Error> {
+    fn spawn(&self, mut command: Command, address: String, port: Option<Port>) -> Result<Running, Error> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let program = command.get_program().to_string_lossy().into_owned();
         let pinned = Pinned::to(&self.cores)?;
@@ -117,13 +123,13 @@ impl Launch {
         let deadline = Instant::now() + START_TIMEOUT;
         let mut running = loop {
             if accepts(&address) {
-                break Running { addresses: vec![address], child: Some(child) };
+                break Running { addresses: vec![address], child: Some(child), _port: port };
             }
             if let Some(status) = child.try_wait()? {
                 return Err(format!("{program} did not start: {status}").into());
             }
             if Instant::now() > deadline {
-                drop(Running { addresses: Vec::new(), child: Some(child) });
+                drop(Running { addresses: Vec::new(), child: Some(child), _port: port });
                 return Err(format!("{program} does not listen on {address} after {START_TIMEOUT:?}").into());
             }
             thread::sleep(Duration::from_millis(2));
@@ -182,16 +188,33 @@ fn socket_path(arguments: &[String]) -> Option<&str> {
     None
 }
 
-/// A port that is free for TCP and UDP now, below those that Linux gives to sockets that ask for any
-/// (`ip_local_port_range`). A program that wants this very one could take it before the server does; then the server
-/// says so. `free_port` in conformance/src/server.rs is the same: change both together.
-fn free_port() -> Result<u16, Error> {
-    let is_free = |&port: &u16| {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
-            && UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
-    };
-    let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768)).take(1000);
-    ports.find(is_free).ok_or_else(|| "no port is free".into())
+/// A port of 127.0.0.1 that is free for TCP and UDP alike. It is kept until this is dropped, so that nobody else is
+/// given it before the server has it. The server binds it all the same, if it sets SO_REUSEADDR, as servers do.
+/// `free_port` in conformance/src/server.rs is the same: change both together.
+#[derive(Debug)]
+struct Port {
+    number: u16,
+    _socket: OwnedFd,
+}
+
+impl Port {
+    /// Errors: none is free.
+    fn take() -> Result<Self, Error> {
+        // Below those that Linux gives to sockets that ask for any (`ip_local_port_range`).
+        let mut numbers = std::iter::repeat_with(|| fastrand::u16(10_000..32_768)).take(1000);
+        numbers.find_map(Self::of).ok_or_else(|| "no port is free".into())
+    }
+
+    fn of(number: u16) -> Option<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
+        let socket =
+            net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
+        net::bind(&socket, &address).ok()?;
+        // Only now: with it, a port that another process keeps in this way would be had as well.
+        net::sockopt::set_socket_reuseaddr(&socket, true).ok()?;
+        UdpSocket::bind(address).ok()?;
+        Some(Self { number, _socket: socket })
+    }
 }
 
 fn accepts(address: &str) -> bool {

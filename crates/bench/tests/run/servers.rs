@@ -1,11 +1,12 @@
 //! memcached and larderd: all is right.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use larder_bench::Outcome;
 use larder_bench::scenario::Kind;
 use larder_conformance::folder::Folder;
-use larder_conformance::server::{Server, any, free_port, larderd, reference};
+use larder_conformance::server::{Server, any, eventually, free_port, larderd, reference};
 
 use super::run_toml;
 
@@ -267,10 +268,8 @@ fn a_unix_socket_is_a_road_as_well() {
         let mut command = std::process::Command::new(&program);
         command.args(["-u", "nobody", "-a", "777", "-s"]).arg(&path);
         let mut server = command.spawn().unwrap();
-        while !path.exists() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        // Its file is there before it listens.
+        eventually(|| UnixStream::connect(&path).is_ok());
         let outcome = run_toml(
             path.to_str().unwrap(),
             "fill = true

@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_conformance::server::free_port;
+
 use crate::{command, ok, start_larderd, start_memcached};
 
 #[test]
 fn a_fleet_is_watched_of_which_one_server_goes_and_comes_back() {
     let Some(terminal) = Tmux::new(80, 10) else { return };
-    let (larderd, memcached) = (start_larderd(&[]), start_memcached(&[]));
+    // While memcached is away, nobody else gets its port.
+    let port = free_port().to_string();
+    let (larderd, memcached) = (start_larderd(&[]), start_memcached(&["-p", &port]));
     ok(&larderd, &["set", "a", "b"]);
     let servers = format!("{},{}", larderd.address(), memcached.address());
     terminal.run(&command("", &["top", "--servers", &servers]));
@@ -32,7 +36,6 @@ fn a_fleet_is_watched_of_which_one_server_goes_and_comes_back() {
     assert_eq!(row(&screen, &larderd_name).len(), heading.len() - 1 + 3, "{screen}");
     assert!(screen.lines().nth(2).is_some_and(|line| line.starts_with("TOTAL ")), "{screen}");
 
-    let port = memcached.address().port().to_string();
     drop(memcached);
     let screen = terminal.until("one is gone", |screen| screen.contains("1 does not answer"));
     assert!(screen.contains(&format!("\n{memcached_name}  cannot connect: ")), "{screen}");

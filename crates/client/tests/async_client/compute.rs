@@ -12,7 +12,7 @@ use larder_client::async_client::{
 use larder_client::client::Item;
 use larder_client::{AsyncClient, Error, Protocol, Ttl};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::{JoinError, JoinHandle, yield_now};
 use tokio::time::timeout;
 
 use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_each};
@@ -116,7 +116,7 @@ pub(crate) fn text(item: Item) -> String {
     String::from_utf8(item.value).expect("text")
 }
 
-async fn made(task: JoinHandle<Result>) -> String {
+async fn made(task: impl Future<Output = std::result::Result<Result, JoinError>>) -> String {
     text(timeout(MINUTE, task).await.expect("in time").expect("no panic").expect(WELL))
 }
 
@@ -171,7 +171,7 @@ async fn the_next_task_computes_if_one_is_dropped_or_panics_or_takes_too_long() 
             counts.looked(2).await;
             let slow = client.clone();
             let slow = tokio::spawn(async move {
-                let options = ComputeOptions { timeout: Duration::from_millis(100), ..OPTIONS };
+                let options = ComputeOptions { timeout: Duration::from_millis(500), ..OPTIONS };
                 slow.get_or_compute_with("k", options, pending::<Made>).await
             });
             counts.looked(3).await;
@@ -302,12 +302,13 @@ async fn an_old_value_is_returned_while_one_computes_it_anew() {
         given_up.abort();
         assert!(given_up.await.expect_err("it is aborted").is_cancelled());
         let next = loop {
-            let next = work.spawn(&other, early, Err("no luck"));
+            let mut next = work.spawn(&other, early, Err("no luck"));
             tokio::select! {
                 () = work.begun() => break next,
                 // The lease is not given back yet.
-                () = tokio::time::sleep(Duration::from_millis(50)) => assert_eq!(made(next).await, "old"),
+                old = made(&mut next) => assert_eq!(old, "old"),
             }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         };
         work.end();
         assert_eq!(made(next).await, "old");

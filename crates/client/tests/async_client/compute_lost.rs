@@ -123,7 +123,7 @@ async fn a_lease_is_given_back_within_the_time_of_the_whole() {
     let (mut server, builder) = Fake::start(Protocol::Meta).await;
     let client = builder.build();
     let call = tokio::spawn(async move {
-        let options = ComputeOptions { timeout: Duration::from_millis(200), ..OPTIONS };
+        let options = ComputeOptions { timeout: Duration::from_secs(2), ..OPTIONS };
         let failed = async || Err::<&str, _>("no luck".to_owned());
         client.get_or_compute_with("k", options, failed).await
     });

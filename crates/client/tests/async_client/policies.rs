@@ -8,7 +8,7 @@ use std::time::Duration;
 use larder_client::async_client::AsyncBuilder;
 use larder_client::policy::{CircuitBreaker, Health};
 use larder_client::{Address, AsyncClient, Distribution, Error, FailurePolicy, Protocol};
-use larder_conformance::server::{Server, any, free_port, refusing_address};
+use larder_conformance::server::{Server, any, eventually, free_port, refusing_address};
 
 use crate::faults::{Fake, spawn_get};
 use crate::servers::{MINUTE, PROTOCOLS, address, patient, start_each, start_larderd};
@@ -127,11 +127,10 @@ fn black_hole() -> (SocketAddr, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_server_that_never_answers_costs_one_timeout() {
-    let (hole, connections) = black_hole();
-    let hole: Address = hole.to_string().parse().expect("an address");
     for policy in [FailurePolicy::Error, FailurePolicy::Miss, FailurePolicy::Eject, FailurePolicy::Failover] {
-        let before = connections.load(Ordering::SeqCst);
-        let builder = AsyncClient::builder().server(hole.clone()).timeout(Duration::from_millis(100));
+        let (hole, connections) = black_hole();
+        let hole: Address = hole.to_string().parse().expect("an address");
+        let builder = AsyncClient::builder().server(hole).timeout(Duration::from_secs(1));
         let client = builder.failure_policy(policy).circuit_breaker(at_once()).build();
         let mut timeouts = 0;
         for _ in 0..1000 {
@@ -145,7 +144,7 @@ async fn a_server_that_never_answers_costs_one_timeout() {
             assert!(matches!(read, Err(Error::Ejected(_))) != is_hidden, "{policy:?} {read:?}");
         }
         assert_eq!(timeouts, 1, "{policy:?}");
-        assert!(connections.load(Ordering::SeqCst) <= before + 1, "{policy:?}");
+        assert!(connections.load(Ordering::SeqCst) <= 1, "{policy:?}");
     }
 }
 
@@ -198,11 +197,7 @@ fn a_server_that_comes_back_is_found_with_a_runtime_for_each_call() {
     };
     assert!(call().is_err() && matches!(client.server_states()[0].health, Health::Ejected { .. }));
     let _again = Server::start(&any().expect("it builds"), &["-p", &port]).expect("it starts");
-    let is_back = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        call().is_ok()
-    });
-    assert!(is_back, "{:?}", client.server_states());
+    eventually(|| call().is_ok());
 }
 
 #[tokio::test]
@@ -230,7 +225,7 @@ async fn failover_never_repeats_a_change() {
     let server = start_larderd(&[]);
     let builder = AsyncClient::builder().distribution(Distribution::Ketama);
     let builder = builder.server(hole.to_string().parse::<Address>().expect("an address"));
-    let builder = builder.server(address(&server)).timeout(Duration::from_millis(200));
+    let builder = builder.server(address(&server)).timeout(Duration::from_secs(1));
     let client = builder.failure_policy(FailurePolicy::Failover).circuit_breaker(at_once()).build();
     let hole: Address = hole.to_string().parse().expect("an address");
     let key = keys().into_iter().find(|key| server_of(&client, key) == hole).expect("it has keys");

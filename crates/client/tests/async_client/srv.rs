@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use larder_client::discovery::Discovery;
 use larder_client::{Distribution, Error, Protocol};
+use larder_conformance::server::free_port;
 
 use crate::discovery::until;
 use crate::servers::patient;
@@ -27,9 +28,10 @@ struct Zone {
 
 fn start() -> (SocketAddr, Arc<Mutex<Zone>>) {
     let zone = Arc::new(Mutex::new(Zone::default()));
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let at = listener.local_addr().expect("it is bound");
-    let socket = UdpSocket::bind(at).expect("the port is free for UDP too");
+    // One that nobody else is given for UDP.
+    let at = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let listener = TcpListener::bind(at).expect("it is kept for us");
+    let socket = UdpSocket::bind(at).expect("it is kept for us");
     let held = Arc::clone(&zone);
     std::thread::spawn(move || {
         let mut question = [0; 1000];

@@ -69,7 +69,7 @@ async fn no_answer_is_wrong_whatever_becomes_of_datagrams() {
     for (server, protocol) in servers.iter().flat_map(|server| PROTOCOLS.map(|protocol| (server, protocol))) {
         let network = Network::of(server, faults, 7).await;
         let builder = patient(protocol).server(network.address.clone());
-        let client = builder.udp(gets(Duration::from_millis(60))).build();
+        let client = builder.udp(gets(Duration::from_millis(250))).build();
         tasks.push(tokio::spawn(async move {
             let play = (0..TASKS).map(|task| tokio::spawn(play(client.clone(), protocol, task)));
             for task in play.collect::<Vec<_>>() {

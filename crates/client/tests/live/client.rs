@@ -1,13 +1,11 @@
 //! The client, with a few memcacheds.
 
-use std::net::TcpListener;
-
 use larder_client::client::{Item, StoreOutcome};
 use larder_client::codec::{ErrorKind, Protocol, Store};
 use larder_client::discovery::Discovery;
 use larder_client::policy::{CircuitBreaker, Health};
 use larder_client::{Address, Client, Distribution, Error, FailurePolicy, Servers};
-use larder_conformance::server::Server;
+use larder_conformance::server::{Server, free_port, refusing_address};
 
 use crate::server::start;
 
@@ -113,7 +111,9 @@ fn many_keys_come_from_all_servers() {
 
 #[test]
 fn a_server_that_is_gone_fails_alone_and_is_found_again() {
-    let mut servers = vec![start(&[]), start(&[])];
+    // While the second one is away, nobody else gets its port.
+    let port = free_port().to_string();
+    let mut servers = vec![start(&[]), start(&["-p", &port])];
     let mut client = Client::builder().server(address(&servers[0])).server(address(&servers[1])).build();
     let keys: Vec<_> = (0..20).map(|n| format!("key-{n}")).collect();
     for key in &keys {
@@ -129,9 +129,7 @@ fn a_server_that_is_gone_fails_alone_and_is_found_again() {
     let refused = keys.iter().filter(|key| matches!(client.get(key), Err(Error::Connect(_)))).count();
     assert_eq!(refused, keys.len() - hits);
 
-    let port = found.failures[0].0.as_ref().map(ToString::to_string).unwrap_or_default();
-    let port = port.rsplit(':').next().unwrap_or_default();
-    let _again = start(&["-p", port]);
+    let _again = start(&["-p", &port]);
     assert!(keys.iter().all(|key| client.get(key).is_ok()));
 }
 
@@ -141,7 +139,7 @@ fn a_server_that_is_away_is_left_out_as_the_policy_says() {
     let breaker = CircuitBreaker { failure_limit: 1, retry_after: day, retry_after_max: day };
     let keys: Vec<_> = (0..100).map(|n| format!("key-{n}")).collect();
     for policy in [FailurePolicy::Miss, FailurePolicy::Eject, FailurePolicy::Failover] {
-        let mut servers = vec![start(&[]), start(&[]), start(&[])];
+        let mut servers = vec![start(&[]), start(&[]), start(&["-p", &free_port().to_string()])];
         let builder = Client::builder().distribution(Distribution::Ketama).failure_policy(policy);
         let builder = servers.iter().fold(builder, |builder, server| builder.server(address(server)));
         let mut client = builder.circuit_breaker(breaker).build();
@@ -168,11 +166,9 @@ fn a_server_that_is_away_is_left_out_as_the_policy_says() {
 fn a_get_of_many_moves_on() {
     let keys: Vec<_> = (0..300).map(|n| format!("key-{n}")).collect();
     for protocol in [Protocol::Text, Protocol::Meta, Protocol::Binary] {
-        let nobody =
-            || TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound");
-        let away =
-            [nobody(), nobody()].map(|address| address.to_string().parse::<Address>().expect("an address"));
-        let server = start(&[]);
+        let away = [refusing_address(), refusing_address()]
+            .map(|address| address.to_string().parse::<Address>().expect("an address"));
+        let server = start(&["-p", &free_port().to_string()]);
         let mut whole = Client::of(address(&server));
         keys.iter().for_each(|key| whole.set(key, key, 0).expect("all is well"));
         let builder = Client::builder().protocol(protocol).distribution(Distribution::Ketama);

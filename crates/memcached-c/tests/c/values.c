@@ -54,7 +54,7 @@ static void times(memcached_st *client)
   memcached_set(client, S("at"), S("x"), now + 1, 0);
   memcached_set(client, S("later"), S("x"), 1000, 0);
   memcached_set(client, S("date"), S("x"), now + 1000, 0);
-  memcached_set(client, S("touched"), S("x"), 1, 0);
+  memcached_set(client, S("touched"), S("x"), 2, 0);
   told(client, "past", memcached_set(client, S("past"), S("x"), now - 1000, 0));
   told(client, "touch", memcached_touch(client, S("touched"), 1000));
   got(client, "past");

@@ -162,7 +162,13 @@ mod tests {
         let mut attempt = LoginAttempt::default();
         let mut check = |password| authenticator.check(&mut attempt, None, b"user", password);
         assert_eq!(check(b"pen".as_slice()), Ok(false));
-        let when = check(b"pencil").expect_err("it is too early");
+        let when = loop {
+            // On a busy machine it may not come too early.
+            match check(b"pen") {
+                Ok(is_right) => assert!(!is_right),
+                Err(when) => break when,
+            }
+        };
         // At the moment that was named the caller is not sent away again.
         std::thread::sleep(when.saturating_duration_since(Instant::now()));
         assert_eq!(check(b"pencil"), Ok(true));

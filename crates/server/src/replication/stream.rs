@@ -274,7 +274,9 @@ mod tests {
             scope.spawn(move || {
                 let mut input = vec![0; 64 << 10];
                 while !is_over.load(SeqCst) {
-                    assert_ne!(peer.read(&mut input).expect("it is open"), 0);
+                    // On a busy machine it may have read all when the other end goes.
+                    let count = peer.read(&mut input).expect("it is open");
+                    assert!(count > 0 || is_over.load(SeqCst));
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });

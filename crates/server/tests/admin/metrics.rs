@@ -306,9 +306,10 @@ fn the_process_is_told_as_the_kernel_tells_it() {
         let before = open(&server);
         let clients: Vec<_> =
             (0..50).map(|_| TcpStream::connect(server.cache).expect("it listens")).collect();
-        eventually(|| open(&server) >= before + 50.0);
+        // Those of earlier questions may not have been closed before.
+        eventually(|| open(&server) >= before + 40.0);
         drop(clients);
-        eventually(|| open(&server) < before + 50.0);
+        eventually(|| open(&server) < before + 40.0);
     }
 }
 

@@ -114,10 +114,12 @@ fn peers_get_the_token_and_the_table_needs_it() {
             let head = format!("Host: any.example\r\nAuthorization: Bearer {token}\r\nConnection: close");
             parse(&server.ask(&format!("GET /api/peers HTTP/1.1\r\n{head}\r\n\r\n")))["peers"][0].clone()
         };
-        eventually(|| ask()["figures"].is_object() || ask()["reason"].is_string());
-        let row = ask();
-        assert_eq!(row["figures"].is_object(), opens, "{row}");
-        assert!(opens || row["reason"] == "it refuses this server's token", "{row}");
+        // A busy peer may be too slow for the first look.
+        let is_told = |row: Value| match opens {
+            true => row["figures"].is_object(),
+            false => row["reason"] == "it refuses this server's token",
+        };
+        eventually(|| is_told(ask()));
     }
 }
 

@@ -25,13 +25,16 @@ fn the_figures_of_now_follow_the_requests() {
     let server = Larderd::start(&["-m", "32"]);
     server.cache("set a 0 0 1\r\nx\r\nget a\r\nget a\r\nget a\r\nget nobody\r\n");
     let recent = || json(&server, "/api/overview")["recent"].clone();
-    eventually(|| recent()["misses"].as_f64().is_some_and(|misses| misses > 0.0));
+    let of = |figures: &Value, name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("no {name}"));
+    // Three hits, a miss and a store in the same seconds; rates are rounded to a hundredth. A reading may come in the
+    // midst of them, and the next one after.
+    eventually(|| {
+        let figures = recent();
+        let [hits, misses, stores] = ["hits", "misses", "stores"].map(|name| of(&figures, name));
+        misses > 0.0 && (hits - 3.0 * misses).abs() < 0.05 && (stores - misses).abs() < 0.05
+    });
     let figures = recent();
-    let of = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("no {name}"));
-    // Three hits, a miss and a store in the same seconds; rates are rounded to a hundredth.
-    assert!((of("hits") - 3.0 * of("misses")).abs() < 0.05, "{figures}");
-    assert!((of("stores") - of("misses")).abs() < 0.05, "{figures}");
-    assert!(of("resident_bytes") > 0.0 && of("cpu_cores") >= 0.0, "{figures}");
+    assert!(of(&figures, "resident_bytes") > 0.0 && of(&figures, "cpu_cores") >= 0.0, "{figures}");
     eventually(|| json(&server, "/api/curve")["measured_hit_ratio"] == 0.75);
 }
 
@@ -44,7 +47,7 @@ fn an_expired_item_is_counted_once() {
         server.cache("lru_crawler crawl all\r\n");
         json(&server, "/api/overview")["items"] == 0
     });
-    assert_eq!(json(&server, "/api/overview")["evictions"]["expired"], 2);
+    eventually(|| json(&server, "/api/overview")["evictions"]["expired"] == 2);
 }
 
 #[test]
@@ -80,7 +83,8 @@ fn requests_show_up() {
     let history = json(&server, "/api/history");
     let last = history["points"].as_array().and_then(|points| points.last()).expect("there are some");
     let after = json(&server, &format!("/api/history?after={}", last["at_secs"]));
-    assert!(after["points"].as_array().expect("a list").len() <= 2);
+    let is_after = |point: &Value| point["at_secs"].as_i64() > last["at_secs"].as_i64();
+    assert!(after["points"].as_array().expect("a list").iter().all(is_after));
     assert_eq!(json(&server, "/api/history?span=day")["step_secs"], 60);
 }
 
@@ -89,8 +93,9 @@ fn connections_are_told_by_worker_and_listener() {
     let server = Larderd::start(&["-t", "2"]);
     let open: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(server.cache)).collect();
     eventually(|| json(&server, "/api/connections")["open"] == 4);
+    // A worker may have one still to take.
+    eventually(|| json(&server, "/api/connections")["workers"] == serde_json::json!([2, 2]));
     let connections = json(&server, "/api/connections");
-    assert_eq!(connections["workers"], serde_json::json!([2, 2]));
     assert_eq!(connections["listeners"][0]["address"], server.cache.to_string());
     drop(open);
 }

@@ -1,7 +1,7 @@
 //! Commands that read before they write, where one site is the home of the keys.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_conformance::server::eventually;
 
@@ -150,6 +150,7 @@ fn a_home_that_says_nothing_keeps_nobody_but_those_who_asked_it() {
     others.extend((0..8).map(|_| cluster.client(2)));
     assert_eq!(away.ask("ma home:n N0\r\n"), "HD");
     assert_eq!(away.ask("ma still:n N0\r\n"), "HD");
+    let since = Instant::now();
     cluster.link(2, 0).set(Link::Deaf);
     cluster.server(1).signal(Signal::STOP).expect("it runs");
     away.send("ma home:n v\r\n");
@@ -164,7 +165,9 @@ fn a_home_that_says_nothing_keeps_nobody_but_those_who_asked_it() {
         assert_eq!(other.ask("set key 0 0 1\r\nx\r\n"), "STORED");
         assert_eq!(other.ask("mg key\r\n"), "HD");
     }
-    assert_eq!(others[0].stat("home_silent"), 0, "they were served before it was given up");
+    // A slow machine may be late itself.
+    let silent = others[0].stat("home_silent");
+    assert!(silent == 0 || since.elapsed().as_secs() >= 5, "they were served before it was given up");
     assert_eq!(away.line(), SILENT);
     // Some had not left this site.
     let is_refused =
@@ -174,7 +177,8 @@ fn a_home_that_says_nothing_keeps_nobody_but_those_who_asked_it() {
         assert!(is_refused(&line), "{line}");
     }
     let figures = others[0].figures();
-    assert_eq!(figures.matches(":connected yes").count(), 2, "that takes 10 s of silence:\n{figures}");
+    let are_connected = figures.matches(":connected yes").count() == 2;
+    assert!(are_connected || since.elapsed().as_secs() >= 10, "that takes 10 s of silence:\n{figures}");
     cluster.link(2, 0).set(Link::Open);
     cluster.server(1).signal(Signal::CONT).expect("it is there");
     eventually(|| away.figures().matches(":home_connected yes").count() == 2);

@@ -48,7 +48,7 @@ impl Client {
     pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
         let name = ServerName::try_from("localhost").expect("a name");
         let tls = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
         Ok(Self(StreamOwned::new(tls, socket)))

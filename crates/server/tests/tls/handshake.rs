@@ -19,7 +19,7 @@ fn a_handshake_without_end_harms_nobody() {
     let kit = Kit::new("", &["-t", "1", "-l", "notls:127.0.0.1:0"]);
     let connect = || {
         let socket = TcpStream::connect(kit.server.addresses()[1]).expect("larderd listens");
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
         socket
     };
     let mut others = [(); 3].map(|()| connect());
@@ -127,7 +127,7 @@ fn a_handshake_begun_again_is_refused() {
 fn assert_answered(kit: &Kit, packets: &[&[u8]]) {
     let mut socket = kit.server.connect().expect("larderd listens");
     socket.set_nodelay(true).expect("a socket can be told so");
-    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
     for packet in packets {
         socket.write_all(packet).expect("larderd reads");
     }

@@ -6,6 +6,7 @@ mod client;
 mod handshake;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -211,8 +212,9 @@ fn a_listener_without_tls_and_a_unix_socket_stay_plain() {
     command.args(["-u", "root", "-Z", "-s"]).arg(&path).arg("-o");
     command.arg(format!("ssl_chain_cert={}", kit.folder.file("server.pem").display()));
     let mut child = command.spawn().expect("larderd starts");
-    eventually(|| path.exists());
-    let mut socket = std::os::unix::net::UnixStream::connect(&path).expect("larderd listens");
+    // Its file is there before it listens.
+    eventually(|| UnixStream::connect(&path).is_ok());
+    let mut socket = UnixStream::connect(&path).expect("larderd listens");
     socket.write_all(b"mn\r\nquit\r\n").expect("larderd reads");
     let mut got = String::new();
     socket.read_to_string(&mut got).expect("larderd closes");
@@ -240,7 +242,8 @@ fn plain_text_where_tls_is_spoken_is_counted_and_closed() {
     let mut client = kit.client();
     client.ask(b"mn\r\n", b"MN\r\n");
     client.socket().write_all(b"get k\r\n").expect("larderd reads");
-    client.socket().write_all(b"get k\r\n").expect("larderd reads");
+    // It may have been cut off by then.
+    let _ = client.socket().write_all(b"get k\r\n");
     eventually(|| judge.stat("ssl_proto_errors").as_deref() == Some("1"));
     assert!(client.expect(b"?").is_err());
 }
@@ -391,7 +394,7 @@ fn who_says_nothing_is_closed_when_idle() {
     let mut slow = kit.server.connect().expect("larderd listens");
     slow.write_all(&[0x16, 3, 1, 2, 0, 1]).expect("larderd reads");
     for socket in [&mut silent, &mut slow] {
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
         let mut got = Vec::new();
         socket.read_to_end(&mut got).expect("larderd closes");
     }

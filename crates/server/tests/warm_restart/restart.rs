@@ -54,12 +54,12 @@ fn a_server_goes_on_with_the_cache_of_the_one_before() {
         let (_, cas, _) = client.gets(&key).unwrap();
         assert!(cas > last_cas, "{cas} is above {last_cas}");
         last_cas = cas;
-        assert_eq!(
-            client.ask("mg brief").split(' ').next(),
-            Some(if client.gets("brief").is_some() { "HD" } else { "EN" })
-        );
-        let brief = u64::from(client.gets("brief").is_some());
-        assert_eq!(client.stat("curr_items"), 4 + brief + number as u64 + 1);
+        // It may expire in between.
+        let was_brief = client.ask("mg brief").starts_with("HD");
+        let items = client.stat("curr_items");
+        let is_brief = client.gets("brief").is_some();
+        let others = 4 + number as u64 + 1;
+        assert!((others + u64::from(is_brief)..=others + u64::from(was_brief)).contains(&items), "{items}");
         let now = client.stat("uptime");
         assert!(now >= uptime);
         uptime = now;
