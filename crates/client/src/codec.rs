@@ -264,8 +264,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Touch, tag) });
     }
 
-    /// Flushes the server, now or in `delay_secs`; more than 30 days (2,592,000) is a Unix time. Reply: [`Outcome::Ok`].
-    /// Without `tag`: see [`Pipeline::store`].
+    /// Flushes the server, now or in `delay_secs`; more than 30 days (2,592,000) is a Unix time. Reply:
+    /// [`Outcome::Ok`]. Without `tag`: see [`Pipeline::store`].
     pub fn flush_all(&mut self, output: &mut Vec<u8>, delay_secs: u32, tag: Option<T>) {
         let is_quiet = tag.is_none();
         let mut sent = Sent::default();

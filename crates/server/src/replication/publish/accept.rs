@@ -1,7 +1,6 @@
 //! The peers that connect to this site.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -24,18 +23,14 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
     };
     let (connections, unproven) = (Arc::new(AtomicUsize::new(0)), Arc::new(Unproven::default()));
     let (mut threads, unaccepted) = (Vec::new(), Rarely::default());
-    let warn = |what: fmt::Arguments<'_>| {
-        if let Some(times) = unaccepted.happened(shared.clock.now().secs) {
-            tracing::warn!(times, "{what}");
-        }
-    };
+    let happened = || unaccepted.happened(shared.clock.now().secs);
     while !site.is_stopping() {
         let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
                 let is_idle = error.kind() == ErrorKind::WouldBlock;
-                if !is_idle {
-                    warn(format_args!("a peer cannot be accepted: {error}"));
+                if !is_idle && let Some(times) = happened() {
+                    tracing::warn!(times, "a peer cannot be accepted: {error}");
                 }
                 if !is_idle
                     || waiter.wait(listener, false, Until { position: 0, timeout: ACCEPT_MAX }).is_err()
@@ -46,13 +41,17 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
             }
         };
         if connections.load(SeqCst) >= CONNECTIONS_MAX {
-            warn(format_args!("a peer is refused: there are {CONNECTIONS_MAX} connections already"));
+            if let Some(times) = happened() {
+                tracing::warn!(times, "a peer is refused: there are {CONNECTIONS_MAX} connections already");
+            }
             continue;
         }
         let place = match unproven.add(&stream, address.ip()) {
             Ok(number) => Place::take(&connections, &unproven, number),
             Err(error) => {
-                warn(format_args!("a peer cannot be accepted: {error}"));
+                if let Some(times) = happened() {
+                    tracing::warn!(times, "a peer cannot be accepted: {error}");
+                }
                 continue;
             }
         };
@@ -65,7 +64,11 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
         threads.retain(|thread: &std::thread::JoinHandle<()>| !thread.is_finished());
         match Builder::new().name("larder-publish".into()).spawn(serve) {
             Ok(thread) => threads.push(thread),
-            Err(error) => warn(format_args!("a peer has no thread: {error}")),
+            Err(error) => {
+                if let Some(times) = happened() {
+                    tracing::warn!(times, "a peer has no thread: {error}");
+                }
+            }
         }
     }
     for thread in threads {
