@@ -114,17 +114,9 @@ fn a_copy_goes_on_after_a_death_of_its_source() {
 /// Nor when the connection ends before the site that is copied hears that it is taken: that site waits for it still.
 #[test]
 fn a_copy_goes_on_until_its_source_knows_that_it_is_taken() {
-    let cluster = Cluster::of_planned(1, 2, "log");
-    let mut taker = cluster.client(0);
-    for key in ["named", "unnamed"] {
-        assert_eq!(taker.ask(&format!("set {key} 0 0 3\r\nold\r\n")), "STORED");
-    }
-    let listener = TcpListener::bind(cluster.listen(1)).expect("the port is free");
-    let mut states = Vec::new();
-    Entry::Delete { key: b"named", version: 1, base_version: 0 }.encode(&mut states);
-    let horizon = version_at(unix_secs() * 1_000_000 + 10_000_000, 2);
-    assert_eq!(give_copy(&listener, &states, horizon), None);
-    assert_eq!(give_copy(&listener, &states, horizon), Some((50, b"behind".to_vec())));
+    let (_cluster, mut taker, give_copy) = copied_from_a_script();
+    assert_eq!(give_copy(), None);
+    assert_eq!(give_copy(), Some((50, b"behind".to_vec())));
     let lookups = ["named", "unnamed"].map(|key| taker.ask(&format!("mg {key} s\r\n")));
     assert_eq!(lookups, ["HD s3", "EN"]);
     assert_eq!(taker.stat(":copies"), 2);
@@ -133,6 +125,21 @@ fn a_copy_goes_on_until_its_source_knows_that_it_is_taken() {
 /// What a copy has named is damaged on the disk before it ends: it begins anew, and deletes nothing that it names.
 #[test]
 fn a_copy_whose_names_are_damaged_begins_anew() {
+    let (cluster, mut taker, give_copy) = copied_from_a_script();
+    assert_eq!(give_copy(), None);
+    let names = cluster.store(0).join("copy-of-2.named");
+    let mut bytes = std::fs::read(&names).expect("it is there");
+    // Of the only key, behind the file's own.
+    bytes[20] ^= 1;
+    std::fs::write(&names, bytes).expect("it can be written");
+    assert_eq!(give_copy(), Some((50, b"behind".to_vec())));
+    assert_eq!(give_copy(), None);
+    let lookups = ["named", "unnamed"].map(|key| taker.ask(&format!("mg {key} s\r\n")));
+    assert_eq!(lookups, ["HD s3", "EN"]);
+}
+
+/// A site with two keys, and what gives it a copy that names one of them, in place of its peer.
+fn copied_from_a_script() -> (Cluster, Client, impl Fn() -> Option<(u64, Vec<u8>)>) {
     let cluster = Cluster::of_planned(1, 2, "log");
     let mut taker = cluster.client(0);
     for key in ["named", "unnamed"] {
@@ -142,16 +149,7 @@ fn a_copy_whose_names_are_damaged_begins_anew() {
     let mut states = Vec::new();
     Entry::Delete { key: b"named", version: 1, base_version: 0 }.encode(&mut states);
     let horizon = version_at(unix_secs() * 1_000_000 + 10_000_000, 2);
-    assert_eq!(give_copy(&listener, &states, horizon), None);
-    let names = cluster.store(0).join("copy-of-2.named");
-    let mut bytes = std::fs::read(&names).expect("it is there");
-    // Of the only key, behind the file's own.
-    bytes[20] ^= 1;
-    std::fs::write(&names, bytes).expect("it can be written");
-    assert_eq!(give_copy(&listener, &states, horizon), Some((50, b"behind".to_vec())));
-    assert_eq!(give_copy(&listener, &states, horizon), None);
-    let lookups = ["named", "unnamed"].map(|key| taker.ask(&format!("mg {key} s\r\n")));
-    assert_eq!(lookups, ["HD s3", "EN"]);
+    (cluster, taker, move || give_copy(&listener, &states, horizon))
 }
 
 fn unix_secs() -> u64 {
