@@ -1,5 +1,6 @@
 //! `larder flush`: flushes servers.
 
+use clap::value_parser;
 use larder_client::codec::Protocol;
 
 use crate::Failure;
@@ -8,8 +9,8 @@ use crate::target::{Target, answers};
 /// Delete all items on every server, or those of one namespace
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Delete them after so many seconds
-    #[arg(long, value_name = "SECS", default_value_t = 0)]
+    /// Delete them after so many seconds, at most 30 days
+    #[arg(long, value_name = "SECS", default_value_t = 0, value_parser = value_parser!(u32).range(..=2_592_000))]
     delay: u32,
     /// Delete the items of the namespace with this prefix only; <null>: of the default namespace
     #[arg(long, value_name = "PREFIX")]
