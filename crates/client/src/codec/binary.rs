@@ -66,7 +66,12 @@ pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], opaque: u32, 
 /// Any store, and the value.
 #[inline]
 pub(super) fn store(output: &mut Vec<u8>, store: &Store<'_>, opaque: u32, is_quiet: bool) -> Sent {
-    let opcode = match (store.mode, is_quiet) {
+    let mode = match store.mode {
+        // As libmemcached does: a server that refuses the value of a set deletes the item before it compares.
+        Mode::Set if store.compare.is_some() => Mode::Replace,
+        mode => mode,
+    };
+    let opcode = match (mode, is_quiet) {
         (Mode::Set, false) => opcode::SET,
         (Mode::Set, true) => opcode::SETQ,
         (Mode::Add, false) => opcode::ADD,
@@ -361,7 +366,7 @@ impl<'i> Reply<'i> {
         let compares = false;
         let kind = match self.opcode {
             opcode::ADDQ => Kind::Store { mode: Mode::Add, compares },
-            opcode::SETQ => Kind::Store { mode: Mode::Set, compares: true },
+            opcode::SETQ => Kind::Store { mode: Mode::Set, compares },
             opcode::REPLACEQ => Kind::Store { mode: Mode::Replace, compares },
             opcode::APPENDQ | opcode::PREPENDQ => Kind::Store { mode: Mode::Append, compares },
             opcode::DELETEQ => Kind::Delete,

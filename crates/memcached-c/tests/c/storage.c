@@ -51,6 +51,10 @@ static void compare_and_set(memcached_st *client)
   told(client, "cas", memcached_cas(client, S("c"), S("second"), 0, 10, first));
   told(client, "cas of what has changed", memcached_cas(client, S("c"), S("third"), 0, 11, first));
   got(client, "c");
+  char *large = calloc(1, 2 << 20);
+  told(client, "cas of a large value", memcached_cas(client, S("c"), large, 2 << 20, 0, 0, first));
+  free(large);
+  got(client, "c");
   uint64_t second = version_of(client, "c");
   say("another version: %s", second != first ? "yes" : "no");
   told(client, "cas_by_key", memcached_cas_by_key(client, S("c"), S("c"), S("fourth"), 0, 12, second));
