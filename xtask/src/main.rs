@@ -45,7 +45,8 @@ fn main() -> ExitCode {
 
 fn run(args: &[String]) -> Result<()> {
     let Some((chore, rest)) = args.split_first() else { return Err(USAGE.into()) };
-    if cfg!(debug_assertions) && MEASURING.contains(&chore.as_str()) {
+    let is_help = rest.iter().any(|word| word == "--help");
+    if cfg!(debug_assertions) && MEASURING.contains(&chore.as_str()) && !is_help {
         let mut optimized = shell::cargo(&["run", "--quiet", "--release", "--package", "xtask", "--"]);
         return Err(optimized.args(args).exec().into());
     }
