@@ -209,11 +209,9 @@ impl Core {
             }
         }
         match failed {
-            None => Return::SUCCESS,
-            // As libmemcached: servers that cannot be reached are a failure only if they are all.
-            Some(_) if sent > 0 && !options.binary => Return::SUCCESS,
-            Some(_) if sent > 0 => Return::SOME_ERRORS,
-            Some(code) => code,
+            // Servers that cannot be reached are a failure only if they are all: after one, PHP fetches nothing.
+            Some(code) if sent == 0 => code,
+            _ => Return::SUCCESS,
         }
     }
 

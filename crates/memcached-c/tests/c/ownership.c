@@ -368,6 +368,32 @@ static void keys_that_cannot_be(void)
   memcached_free(client);
 }
 
+/* PHP fetches nothing after a multi-get that has failed: it fails if no server was asked. */
+static void servers_that_are_away(char *server)
+{
+  const char *keys[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  const size_t lengths[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  for (int binary = 0; binary < 2; binary++) {
+    char *servers[] = {server, NULL};
+    memcached_st *client = client_of(servers, binary);
+    memcached_server_add(client, "127.0.0.1", 1);
+    size_t count = 0;
+    for (int i = 0; i < 10; i++) {
+      count += memcached_set(client, keys[i], 1, S("x"), 0, 0) == MEMCACHED_SUCCESS;
+    }
+    expect(count > 0 && count < 10, "each server has keys");
+    expect(memcached_mget(client, keys, lengths, 10) == MEMCACHED_SUCCESS, "one of two servers is asked");
+    memcached_return_t rc;
+    memcached_result_st *result;
+    while ((result = memcached_fetch_result(client, NULL, &rc)) != NULL) {
+      count--;
+      memcached_result_free(result);
+    }
+    expect(count == 0, "all its items are fetched");
+    memcached_free(client);
+  }
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) {
@@ -386,6 +412,7 @@ int main(int argc, char **argv)
   pool_without_clients();
   servers_that_go(argv[1]);
   client_that_goes(argv[1]);
+  servers_that_are_away(argv[1]);
   result_of_a_caller();
   passwords_of_bytes();
   long_hosts();
