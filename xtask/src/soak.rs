@@ -355,8 +355,8 @@ const FULL_TIME: Duration = Duration::from_secs(300);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// What a connection may hold: the unread rest of a request, and replies that wait for the client.
 const CONNECTION_BYTES: u64 = 256 * 1024;
-/// The program's text, its libraries, and the stacks of its threads.
-const PROGRAM_BYTES: u64 = 8 << 20;
+/// The program's text (6 MiB), its libraries (2), and the stacks of its threads.
+const PROGRAM_BYTES: u64 = 9 << 20;
 /// Changes on their way to the store, its index, and what it reads.
 const STORE_BYTES: u64 = 32 << 20;
 const SEGMENT_KIB: &str = "4096";
