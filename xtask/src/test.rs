@@ -24,8 +24,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     steps.finish()
 }
 
-/// `test`, and what takes longer or needs more of the network. From a fresh clone it fits into 30 minutes on two
-/// processors.
+/// `test`, which takes 30 minutes from a fresh clone on two processors, and what takes longer or needs more of the
+/// network.
 pub(crate) fn ci(args: &[String]) -> Result<()> {
     if !args.is_empty() {
         return Err("usage: cargo xtask ci".into());
