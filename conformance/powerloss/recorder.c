@@ -250,7 +250,7 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
 
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset) { return pwrite64(fd, bytes, count, offset); }
 
-// RocksDB writes where the descriptor stands; no other thread has the same one.
+// A plain write goes to where the descriptor stands; no other thread has the same one.
 ssize_t write(int fd, const void *bytes, size_t count)
 {
     start();

@@ -51,10 +51,6 @@ impl Server {
         if let Some(store) = &store {
             command.arg("--store").arg(store.file("store"));
         }
-        let names_engine = command.get_args().any(|arg| arg == "--store-engine");
-        if (store.is_some() || is_told) && !names_engine && is_kept_with_rocksdb() && is_larderd(&program) {
-            command.args(["--store-engine", "rocksdb"]);
-        }
         let mut child = command
             .env("MEMCACHED_PORT_FILENAME", &port_file.path)
             .stdin(Stdio::null())
@@ -196,19 +192,6 @@ pub fn keeps_in_store() -> bool {
 
 static KEEPS_IN_STORE: AtomicBool = AtomicBool::new(false);
 
-/// Whether from here on each larderd under test that has a store keeps it with RocksDB. It is another build, then, with
-/// the feature `rocksdb`.
-pub fn keep_with_rocksdb(does: bool) {
-    KEEPS_WITH_ROCKSDB.store(does, Ordering::Relaxed);
-}
-
-/// What [`keep_with_rocksdb`] has said.
-pub fn is_kept_with_rocksdb() -> bool {
-    KEEPS_WITH_ROCKSDB.load(Ordering::Relaxed)
-}
-
-static KEEPS_WITH_ROCKSDB: AtomicBool = AtomicBool::new(false);
-
 /// Whether it is the larderd under test, not another build or server.
 fn is_larderd(program: &Path) -> bool {
     let file = |path: &Path| fs::canonicalize(path).ok();
@@ -264,14 +247,11 @@ pub fn of(side: Side) -> Result<PathBuf> {
 /// The larderd to test: `$LARDERD` if set, else the one of this workspace, built now: for a test in the profile of the
 /// test, for any other program as it is released.
 pub fn larderd() -> Result<PathBuf> {
-    type Built = OnceLock<std::result::Result<PathBuf, String>>;
-    static BUILT: [Built; 2] = [Built::new(), Built::new()];
+    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     if let Some(path) = env::var_os("LARDERD") {
         return Ok(path.into());
     }
-    let with_rocksdb = is_kept_with_rocksdb();
-    let build = || build_larderd(with_rocksdb).map_err(|error| error.to_string());
-    BUILT[usize::from(with_rocksdb)].get_or_init(build).clone().map_err(Into::into)
+    BUILT.get_or_init(|| build_larderd().map_err(|error| error.to_string())).clone().map_err(Into::into)
 }
 
 /// The reference: `$MEMCACHED` if set, else the `memcached` found on the PATH or in /usr/bin.
@@ -309,7 +289,7 @@ pub fn version(program: &Path) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-fn build_larderd(with_rocksdb: bool) -> Result<PathBuf> {
+fn build_larderd() -> Result<PathBuf> {
     let exe = env::current_exe()?;
     let own_dir = exe.parent().ok_or("the program has no directory")?;
     let is_test = own_dir.ends_with("deps");
@@ -324,22 +304,10 @@ fn build_larderd(with_rocksdb: bool) -> Result<PathBuf> {
     if profile_dir.ends_with("release") {
         cargo.arg("--release");
     }
-    if with_rocksdb {
-        cargo.args(["--features", "larder-server/rocksdb"]);
-    }
     if !cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status()?.success() {
         return Err("larderd does not build".into());
     }
-    let built = profile_dir.join("larderd");
-    if !with_rocksdb {
-        return Ok(built);
-    }
-    // The next build without the feature takes its place.
-    let kept = profile_dir.join("larderd-rocksdb");
-    let unfinished = profile_dir.join(format!("larderd-rocksdb.{}", std::process::id()));
-    fs::copy(built, &unfinished)?;
-    fs::rename(unfinished, &kept)?;
-    Ok(kept)
+    Ok(profile_dir.join("larderd"))
 }
 
 /// The file to which a server writes its ports (memcached: `<file>.lck`, renamed when complete).

@@ -6,8 +6,6 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 use lexopt::prelude::*;
 
-use crate::needs;
-
 /// Plays scripts against larderd, another larder (`--server`) or the installed memcached (`--reference`).
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut side = Side::Larder;
@@ -20,7 +18,6 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             Long("reference") => side = Side::Reference,
             Long("record") => records = true,
             Long("keep") => keep(&parser.value()?.string()?)?,
-            Long("engine") => engine(&parser.value()?.string()?)?,
             Long("server") => program = Some(parser.value()?.into()),
             Long("help") => {
                 println!("{USAGE}");
@@ -62,22 +59,8 @@ pub(crate) fn keep(place: &str) -> Result<()> {
     }
 }
 
-/// `--engine rocksdb`: each larderd under test that has a store keeps it with RocksDB.
-pub(crate) fn engine(name: &str) -> Result<()> {
-    match name {
-        "log" => Ok(()),
-        "rocksdb" => {
-            needs::install_rocksdb()?;
-            server::keep_with_rocksdb(true);
-            Ok(())
-        }
-        _ => Err(format!("--engine {name}: log or rocksdb").into()),
-    }
-}
-
 const USAGE: &str =
-    "usage: cargo xtask conform [--server PATH | --reference | --record] [--keep store [--engine log|rocksdb]] [part of
-                            a script's path]
+    "usage: cargo xtask conform [--server PATH | --reference | --record] [--keep store] [part of a script's path]
 Plays conformance/scripts against larderd (or --server), or against the installed memcached (--reference).
---keep store has larderd keep its items in a store; --engine rocksdb, with RocksDB.
+--keep store has larderd keep its items in a store.
 --record replaces the expected replies by those of the installed memcached: read the diff.";

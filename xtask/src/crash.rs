@@ -7,8 +7,6 @@ use larder_conformance::crash::{self, Durability, Options};
 use larder_conformance::{Result, server};
 use lexopt::prelude::*;
 
-use crate::conform;
-
 /// Kills and looks, with one durability or with all of them.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut rounds = 20;
@@ -26,7 +24,6 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 durabilities = vec![Durability::of_name(&name).ok_or(USAGE)?];
             }
             Long("load-ms") => load_max = Duration::from_millis(parser.value()?.parse()?),
-            Long("engine") => conform::engine(&parser.value()?.string()?)?,
             Long("server") => program = Some(parser.value()?.into()),
             Long("help") => {
                 println!("{USAGE}");
@@ -47,6 +44,5 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 const USAGE: &str =
     "usage: cargo xtask crash [--rounds N] [--durability sync|interval|os] [--load-ms N] [--seed S] [--server PATH]
-                          [--engine log|rocksdb]
 Kills larderd under load, starts it again over the same store, and compares each item with what was acknowledged:
 N rounds (20) of each durability, of up to --load-ms (1000) of load. A failure names its seed, and keeps the directory.";

@@ -92,12 +92,6 @@ const NEEDS: &[Need] = &[
     Need { package: "libsasl2-modules", probe: Probe::File("/usr/share/doc/libsasl2-modules") },
 ];
 
-/// What larder is built with for the feature `rocksdb`: the library, and what reads its header.
-const ROCKSDB_NEEDS: &[Need] = &[
-    Need { package: "librocksdb-dev", probe: Probe::File("/usr/include/rocksdb/c.h") },
-    Need { package: "libclang-dev", probe: Probe::Runs(&["sh", "-c", "ls /usr/lib/llvm-*/lib/libclang.so"]) },
-];
-
 /// What rows of `cargo xtask bench` compare with and load with, and what `cargo xtask packaging replacement` needs.
 const EXTRA_NEEDS: &[Need] = &[
     Need { package: "nginx-light", probe: Probe::File("/usr/sbin/nginx") },
@@ -109,12 +103,7 @@ const EXTRA_NEEDS: &[Need] = &[
 
 /// Installs what is missing with apt-get. Nothing is asked of apt, nor of root, when everything is there.
 pub(crate) fn install() -> Result<()> {
-    install_missing(NEEDS.iter().chain(ROCKSDB_NEEDS).collect())
-}
-
-/// Installs what the feature `rocksdb` needs, as far as it is missing.
-pub(crate) fn install_rocksdb() -> Result<()> {
-    install_missing(ROCKSDB_NEEDS.iter().collect())
+    install_missing(NEEDS.iter().collect())
 }
 
 /// Installs these packages alone, as far as they are missing.

@@ -69,10 +69,6 @@ impl Steps {
             ]))
         });
         self.run("the comparison with other caches: rustfmt and clippy", check_comparison);
-        self.run("RocksDB as the store: clippy", || {
-            let mut clippy = shell::cargo(&["clippy", "--quiet", "--all-targets"]);
-            shell::run(clippy.args(ROCKSDB).args(["--", "-D", "warnings"]))
-        });
         self.run("the tests are built", || {
             shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace", "--no-run"]))
         });
@@ -95,14 +91,6 @@ impl Steps {
                 test.env("RUST_TEST_THREADS", cores.get().max(4).to_string());
             }
             shell::run(&mut test)
-        });
-        // The suite of all drivers, and the comparison with the log.
-        self.run("RocksDB as the store: the driver", || {
-            let mut test = shell::cargo(&["test", "--quiet", "--package", "larder-store", "--lib"]);
-            shell::run(test.args(["--features", "rocksdb", "--", "rocks", "compare", "engines"]))
-        });
-        self.run("RocksDB as the store: golden scripts, deaths and power loss of larderd", || {
-            shell::run(shell::cargo(&["test", "--quiet"]).args(ROCKSDB).args(["--test", "rocksdb"]))
         });
         // Flags of its own would have everything built anew each time: a folder of its own.
         self.run("the index and the life of a segment in every order of two threads", || {
@@ -276,15 +264,6 @@ fn values_of_clients() -> Result<()> {
     )
 }
 
-/// The packages that have more with the feature than a few lines.
-const ROCKSDB: &[&str] = &[
-    "--package",
-    "larder-store",
-    "--package",
-    "larder-conformance",
-    "--features",
-    "larder-store/rocksdb,larder-conformance/rocksdb",
-];
 const COMPARISON: &str = "comparison/Cargo.toml";
 const SOAK_SECS: u32 = 20;
 /// How often programs of others are tried: registries and browsers have a pace, and timeouts, of their own.

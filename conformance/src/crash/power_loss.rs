@@ -141,13 +141,10 @@ pub fn run(program: &Path, options: &Options) -> Result<Report> {
         if !event.is_of_files() {
             continue;
         }
-        // RocksDB relies on a journal of the file system.
-        let all =
-            if server::is_kept_with_rocksdb() { &PowerLoss::OF_A_JOURNAL[..] } else { &PowerLoss::ALL[..] };
         let losses = match options.points {
-            None => all.to_vec(),
+            None => PowerLoss::ALL.to_vec(),
             Some(points) if random.usize(0..report.file_changes) < points => {
-                vec![all[random.usize(0..all.len())]]
+                vec![PowerLoss::ALL[random.usize(0..PowerLoss::ALL.len())]]
             }
             Some(_) => continue,
         };
@@ -284,10 +281,6 @@ impl<'c> Replay<'c> {
     fn check(&self, loss: PowerLoss, seed: u64, now_secs: f64) -> Result<usize> {
         let after = self.disk.power_loss(loss, seed);
         self.look(&after, now_secs)?;
-        // RocksDB needs a directory of the system, where the power stays on.
-        if server::is_kept_with_rocksdb() {
-            return Ok(1);
-        }
         let again = self.disk.power_loss(loss, seed);
         again.set_faults(DiskFaults { power_off_at: Some(1 + seed % 12), ..DiskFaults::default() });
         if let Ok(store) = open_log(&again) {
@@ -299,12 +292,11 @@ impl<'c> Replay<'c> {
     }
 
     fn look(&self, disk: &SimDisk, now_secs: f64) -> Result<()> {
-        let Opened { store, .. } = &open(disk)?;
+        let store = &open_log(disk)?;
         for (client, (place, sent)) in self.clients.iter().zip(&self.places) {
             let keys = client.history.keys();
-            let found = (0..keys)
-                .map(|key| find(&**store, &client.name(key), now_secs))
-                .collect::<Result<Vec<_>>>()?;
+            let found =
+                (0..keys).map(|key| find(store, &client.name(key), now_secs)).collect::<Result<Vec<_>>>()?;
             client
                 .history
                 .find(place, *sent, &found, now_secs, |key| client.describe(key))
@@ -329,26 +321,6 @@ impl<'c> Replay<'c> {
             Some(name) => Err(format!("{name} is not as the recording has it").into()),
         }
     }
-}
-
-/// A store that is open.
-struct Opened {
-    store: Box<dyn Store>,
-    /// Where its files are, if it needs some of the system.
-    _folder: Option<Folder>,
-}
-
-fn open(disk: &SimDisk) -> Result<Opened> {
-    #[cfg(feature = "rocksdb")]
-    if server::is_kept_with_rocksdb() {
-        let folder = Folder::create_in_memory();
-        for name in disk.list()? {
-            fs::write(folder.file(&name), disk.read(&name)?)?;
-        }
-        let store = larder_store::RocksStore::open(folder.path(), larder_store::RocksOptions::default())?;
-        return Ok(Opened { store: Box::new(store), _folder: Some(folder) });
-    }
-    Ok(Opened { store: Box::new(open_log(disk)?), _folder: None })
 }
 
 fn open_log(disk: &SimDisk) -> Result<LogStore> {

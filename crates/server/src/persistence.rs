@@ -115,8 +115,6 @@ impl Default for StoreSettings {
 pub enum Driver {
     /// The log of `larder-store`.
     Log,
-    /// RocksDB, if larderd was built with it.
-    RocksDb,
     /// Memory: for tests. Nothing stays.
     Memory,
 }
@@ -126,25 +124,8 @@ impl Driver {
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             "log" => Some(Self::Log),
-            "rocksdb" => Some(Self::RocksDb),
             "memory" => Some(Self::Memory),
             _ => None,
-        }
-    }
-
-    /// This larderd was built with it.
-    pub const fn is_built_in(self) -> bool {
-        match self {
-            Self::Log | Self::Memory => true,
-            Self::RocksDb => cfg!(feature = "rocksdb"),
-        }
-    }
-
-    /// The longest value that it keeps, if that is less than an item may have.
-    pub const fn value_bytes_max(self) -> Option<usize> {
-        match self {
-            Self::Log | Self::Memory => None,
-            Self::RocksDb => Some(larder_store::ROCKS_VALUE_BYTES_MAX),
         }
     }
 }

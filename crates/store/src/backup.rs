@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
-use crate::log::manifest::{MANIFEST, ManifestImage, RESTORING, SegmentImage, read_bytes, sync_dir};
+use crate::log::manifest::{MANIFEST, ManifestImage, RESTORING, sync_dir};
 use crate::log::segment::{NUMBER_MAX, segment_name};
-use crate::rocks::manifest::{self as rocks_manifest, RocksImage};
 
 pub use stream::{StreamReport, backup_stream, restore_stream, verify_stream};
 
@@ -22,14 +21,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// It stands in the backup itself, in the file `MANIFEST`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    pub(crate) image: Image,
-}
-
-/// What the file `MANIFEST` says, by the engine that wrote it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Image {
-    Log(ManifestImage),
-    Rocks(RocksImage),
+    pub(crate) image: ManifestImage,
 }
 
 /// A file of a backup.
@@ -46,59 +38,38 @@ pub struct BackupFile {
 impl Manifest {
     /// Of the backup in this directory; `None` if there is none, or one that did not end.
     pub fn read(files: &dyn Files) -> Result<Option<Self>> {
-        read_bytes(files)?.map(|bytes| Self::decode(&bytes)).transpose()
+        Ok(ManifestImage::read(files)?.map(|image| Self { image }))
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
-        let image = if bytes.starts_with(rocks_manifest::MAGIC) {
-            Image::Rocks(RocksImage::decode(bytes)?)
-        } else {
-            Image::Log(ManifestImage::decode(bytes)?)
-        };
-        Ok(Self { image })
+        Ok(Self { image: ManifestImage::decode(bytes)? })
     }
 
     /// The files of the state, whether this backup copied them or an earlier one has them.
     pub fn files(&self) -> impl Iterator<Item = BackupFile> + '_ {
-        let (segments, files) = match &self.image {
-            Image::Log(image) => (&image.segments[..], &[][..]),
-            Image::Rocks(image) => (&[][..], &image.files[..]),
-        };
-        let segment_file = |segment: &SegmentImage| BackupFile {
+        self.image.segments.iter().map(|segment| BackupFile {
             name: segment_name(segment.number),
             bytes: if segment.sealed { segment.file_bytes } else { segment.data_bytes },
             is_sealed: segment.sealed,
-        };
-        segments.iter().map(segment_file).chain(files.iter().cloned())
+        })
     }
 
     /// Up to which sequence number the state goes.
     pub fn last_sequence(&self) -> u64 {
-        match &self.image {
-            Image::Log(image) => image.last_sequence,
-            Image::Rocks(image) => image.last_sequence,
-        }
+        self.image.last_sequence
     }
 
     /// Of a restored store: it and the one that it was copied from go different ways now, and no file of one may pass
     /// for the other's.
     fn begin_new_line(&mut self) {
-        match &mut self.image {
-            Image::Log(image) => {
-                image.next_number = (image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
-                image.incarnation = fastrand::u64(1..);
-            }
-            Image::Rocks(image) => image.id = rocks_manifest::random_id(),
-        }
+        let ManifestImage { next_number, incarnation, .. } = &mut self.image;
+        *next_number = (*next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
+        *incarnation = fastrand::u64(1..);
     }
 
     /// Has this backup, or the ones that it follows, the sealed file of the other?
     pub(crate) fn has(&self, other: &Self, file: &BackupFile) -> bool {
-        let is_of_one_store = match (&self.image, &other.image) {
-            (Image::Log(image), Image::Log(other)) => image.secret == other.secret,
-            (Image::Rocks(image), Image::Rocks(other)) => image.id == other.id,
-            _ => false,
-        };
+        let is_of_one_store = self.image.secret == other.image.secret;
         is_of_one_store && file.is_sealed && self.files().any(|known| known == *file)
     }
 }
@@ -178,11 +149,7 @@ impl Drop for Restoring<'_> {
 /// Makes the copied files a state.
 pub(crate) fn finish(manifest: &Manifest, target: &dyn Files) -> Result<()> {
     sync_dir(target).map_err(|error| Error::io("fsync of the target directory", error))?;
-    let written = match &manifest.image {
-        Image::Log(image) => image.write(target),
-        Image::Rocks(image) => image.write(target),
-    };
-    written.map_err(|failure| failure.error)
+    manifest.image.write(target).map_err(|failure| failure.error)
 }
 
 /// Copies the first bytes of a file to a new one, durably.

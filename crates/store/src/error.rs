@@ -48,13 +48,8 @@ pub enum Error {
     },
     /// A restore to this directory is under way, or was interrupted.
     Unrestored,
-    /// The store was written by another engine.
-    OtherEngine {
-        /// Which, as `--store-engine` names it.
-        found: &'static str,
-        /// The one that was to open it.
-        wanted: &'static str,
-    },
+    /// The directory has a store that an earlier larder kept with RocksDB.
+    OfRocksDb,
     /// The entry cannot be kept: a key that is empty or too long, a value that is too long.
     Invalid {
         /// Which limit.
@@ -118,10 +113,9 @@ impl fmt::Display for Error {
             Self::Unrestored => f.write_str(
                 "a backup is being restored to this directory; if nobody does, remove it and restore again",
             ),
-            Self::OtherEngine { found, wanted } => write!(
-                f,
-                "the directory has a store of the engine {found}, which the engine {wanted} cannot open; use \
-                 --store-engine {found}, or another directory"
+            Self::OfRocksDb => f.write_str(
+                "the directory has a store of the engine rocksdb, which this larder no longer has; move its items \
+                 with `larder dump` of the version that wrote it, or name another directory",
             ),
             Self::Invalid { what } => write!(f, "the store cannot keep this entry: {what}"),
             Self::TooFarBehind { oldest_sequence } => {

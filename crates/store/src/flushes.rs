@@ -36,12 +36,6 @@ pub(crate) struct FlushMark {
 }
 
 impl FlushMark {
-    /// Of a flush that means what was appended before.
-    #[cfg(feature = "rocksdb")]
-    pub(super) fn by_sequence(sequence: u64, version: u64, except: Vec<Vec<u8>>) -> Self {
-        Self { sequence, version, by: FlushBy::Sequence, settled_sequence: u64::MAX, except }
-    }
-
     /// What orders flushes of the same kind.
     fn rank(&self) -> u64 {
         match self.by {

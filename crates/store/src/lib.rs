@@ -49,7 +49,7 @@
 //! | `backup(&dyn Files, since) -> Manifest` | any thread | a consistent copy while others go on; [`restore`] |
 //! | `close()` | at the end | makes the next start fast |
 //!
-//! [`check`] verifies and repairs a log that is not open, and refuses the directory of another engine. A batch of
+//! [`check`] verifies and repairs a log that is not open, and refuses a directory that RocksDB kept. A batch of
 //! several entries has at most [`BATCH_BYTES_MAX`]; the committer splits what is longer. An append that fails leaves
 //! nothing visible: with [`Error::Full`] it may be tried again when there is room (deletions and flushes have room set
 //! aside), with [`Error::ReadOnly`] never.
@@ -57,7 +57,6 @@
 //! | driver | what it is |
 //! |---|---|
 //! | [`LogStore`] | one ordered log in a directory, with an index in memory: the default |
-//! | `RocksStore` | RocksDB, with the feature `rocksdb`; values have at most 64 MiB |
 //! | [`MemoryStore`] | a map, with the faults of a disk on demand: for simulations |
 //!
 //! No driver reads a clock: callers pass the time.
@@ -74,7 +73,6 @@ mod history;
 mod log;
 mod memory;
 mod read_only;
-mod rocks;
 mod state;
 mod store;
 #[cfg(test)]
@@ -93,9 +91,6 @@ pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
-pub use rocks::ROCKS_VALUE_BYTES_MAX;
-#[cfg(feature = "rocksdb")]
-pub use rocks::{RocksOptions, RocksStore};
 pub use state::{ItemState, KeyState, VisitState};
 pub use store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 pub use usage::{COUNTED_PREFIXES_MAX, PrefixUsage};

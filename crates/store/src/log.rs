@@ -45,7 +45,7 @@ mod usage;
 mod window;
 mod writer;
 
-use crate::backup::{self, Image, Manifest};
+use crate::backup::{self, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink, VersionFlush};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
@@ -393,7 +393,7 @@ impl Store for LogStore {
             image_with_files(image, self.segments.all())
         };
         image.next_number = self.manifest().next_number;
-        let manifest = Manifest { image: Image::Log(image) };
+        let manifest = Manifest { image };
         for (file, segment) in manifest.files().zip(segments) {
             // Its file may be removed meanwhile; it is open.
             if !since.is_some_and(|since| since.has(&manifest, &file)) {

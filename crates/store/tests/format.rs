@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::fmt::Write as _;
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use larder_store::files::Files as _;
 use larder_store::files::sim::SimDisk;
 use larder_store::{
     Budget, Cursor, Entry, Error, FlushBy, ItemState, KeyState, LogOptions, LogRead, LogStore, Marks, Put,
-    Retention, Store, VecSink,
+    Retention, Store, VecSink, check,
 };
 
 const NOW_SECS: u64 = 1_900_000_000;
@@ -41,6 +43,26 @@ fn dump(bytes: &[u8]) -> String {
     }
     writeln!(out, "{:08x}", bytes.len()).expect("a string");
     out
+}
+
+/// Earlier versions could keep a store with RocksDB: such a directory is named as that, and left as it is.
+#[test]
+fn a_directory_of_rocksdb_is_refused_and_left_alone() {
+    for (name, bytes) in
+        [("MANIFEST", &b"LARDRRKS\x01\0\0\0 and more"[..]), ("CURRENT", b"MANIFEST-000004\n")]
+    {
+        let disk = SimDisk::new();
+        disk.create(name).unwrap().write_at(&[IoSlice::new(bytes)], 0).unwrap();
+        let error = LogStore::open_files(Arc::new(disk.clone()), options()).err().expect("is refused");
+        assert!(matches!((name, &error), ("MANIFEST", Error::OfRocksDb) | ("CURRENT", _)), "{error}");
+        for repair in [false, true] {
+            assert!(matches!(check(&disk, repair), Err(Error::OfRocksDb)), "{name}");
+        }
+        assert_eq!(disk.read(name).unwrap(), bytes);
+        let others =
+            disk.list().unwrap().into_iter().filter(|other| other != name && other != "LOCK").count();
+        assert_eq!(others, 0, "nothing else is there");
+    }
 }
 
 #[test]

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 use larder_store::commit::{Committer, Step};
 use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
-#[cfg(feature = "rocksdb")]
-use larder_store::{RocksOptions, RocksStore};
 
 use super::meters::TimedStore;
 use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
@@ -118,14 +116,6 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
             }
             Ok(Arc::new(store))
         }
-        #[cfg(feature = "rocksdb")]
-        Driver::RocksDb => {
-            let options = RocksOptions { file_bytes: settings.segment_bytes, ..RocksOptions::default() };
-            Ok(Arc::new(RocksStore::open(&settings.directory, options)?))
-        }
-        // The options have refused it.
-        #[cfg(not(feature = "rocksdb"))]
-        Driver::RocksDb => Err(Error::Unsupported { what: "RocksDB" }),
     }
 }
 

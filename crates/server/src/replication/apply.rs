@@ -24,7 +24,6 @@ use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
 use crate::observe::journal::Rarely;
 use crate::observe::watch::Event;
-use crate::persistence::Driver;
 use crate::shared::Shared;
 
 /// Applies entries of a peer. A thread has its own.
@@ -97,8 +96,7 @@ impl<'s> Applier<'s> {
         peer: &'s PeerAddress<'s>,
         handles: Handles,
     ) -> Self {
-        let driver = shared.settings.store.as_ref().map(|store| store.driver);
-        let value_bytes_max = driver.and_then(Driver::value_bytes_max).unwrap_or(usize::MAX);
+        let value_bytes_max = larder_store::VALUE_BYTES_MAX;
         Self { shared, site, peer, value_bytes_max, handles, unreadable: Rarely::default() }
     }
 
@@ -297,7 +295,7 @@ impl<'s> Applier<'s> {
         Ok(match item.value {
             Source::Given(value) if value.len() > self.value_bytes_max => {
                 return Err(Failure::Refused(larder_store::Error::Invalid {
-                    what: "its value has more bytes than the store's engine keeps",
+                    what: "its value has more bytes than a store keeps",
                 }));
             }
             Source::Given(value) => Some(Change::new(kind, key, value, false)),

@@ -16,7 +16,7 @@ use std::path::Path;
 use larder_policy::Keep;
 use larder_protocol::Dialect;
 
-use crate::persistence::{Driver, StoreSettings};
+use crate::persistence::StoreSettings;
 use crate::replication::{PEERS_MAX, ReplicationSettings};
 use crate::startup::settings::{Port, Settings};
 
@@ -231,9 +231,6 @@ impl Draft {
                 "--peer and --peers-file with -Z need -o ssl_ca_cert=<file>, to check the peer's certificate",
             );
         }
-        if store.driver == Driver::RocksDb {
-            return refuse("--site needs the log: --store-engine=rocksdb has no log that others could read");
-        }
         if self.settings.drop_privileges {
             return refuse("--site and -o drop_privileges cannot be combined: a site connects to others");
         }
@@ -252,15 +249,6 @@ impl Draft {
                 "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer, --peers-file and \
                  those that begin with --store- or --replication- need --store",
             ),
-            Some(store) if store.driver == Driver::RocksDb && self.settings.drop_privileges => {
-                refuse("--store-engine=rocksdb and -o drop_privileges cannot be combined in this version")
-            }
-            Some(store)
-                if (store.driver.value_bytes_max())
-                    .is_some_and(|bytes| self.settings.item_bytes_max as usize > bytes) =>
-            {
-                refuse("--store-engine=rocksdb keeps values of up to 64 MiB: -I must not be above 64m")
-            }
             Some(_) if !self.settings.cas => {
                 refuse("--store and -C cannot be combined: versions are CAS values")
             }

@@ -31,18 +31,12 @@ pub enum PowerLoss {
     NamesLost,
     /// All of it: the process died, not the machine.
     Nothing,
-    /// As a file system with a journal leaves it: of each file its writes up to some moment, the last of them cut at a
-    /// sector; of the names their changes up to some moment.
-    InOrder,
 }
 
 impl PowerLoss {
     /// All that the log survives: whoever survives them needs no order from the file system.
     pub const ALL: [Self; 6] =
         [Self::Drop, Self::Part, Self::Torn, Self::NamesAhead, Self::NamesLost, Self::Nothing];
-    /// What ext4 and xfs may leave.
-    pub const OF_A_JOURNAL: [Self; 5] =
-        [Self::Drop, Self::InOrder, Self::NamesAhead, Self::NamesLost, Self::Nothing];
 }
 
 /// What is to go wrong. Counts begin with 1, from the making of the disk on.
@@ -257,14 +251,11 @@ impl SimDisk {
         let state = self.lock();
         let mut random = fastrand::Rng::with_seed(seed);
         let mut names = state.durable_names.clone();
-        let in_order =
-            if loss == PowerLoss::InOrder { random.usize(0..=state.pending_names.len()) } else { 0 };
-        for (nth, change) in state.pending_names.iter().enumerate() {
+        for change in &state.pending_names {
             let survives = match loss {
                 PowerLoss::Drop | PowerLoss::NamesLost => false,
                 PowerLoss::Part | PowerLoss::Torn => random.bool(),
                 PowerLoss::NamesAhead | PowerLoss::Nothing => true,
-                PowerLoss::InOrder => nth < in_order,
             };
             if survives {
                 change.apply(&mut names);
@@ -385,17 +376,6 @@ impl SimInode {
                     if random.u32(0..100) < keep_percent {
                         change.apply(&mut image);
                     }
-                }
-            }
-            PowerLoss::InOrder => {
-                let whole = random.usize(0..=self.pending.len());
-                self.pending[..whole].iter().for_each(|change| change.apply(&mut image));
-                if let Some(ByteChange::Write { offset, bytes }) = self.pending.get(whole) {
-                    let sectors = random.usize(0..=bytes.len() / SECTOR_BYTES);
-                    let end = ((offset / SECTOR_BYTES + sectors) * SECTOR_BYTES)
-                        .clamp(*offset, offset + bytes.len());
-                    let bytes = bytes[..end - offset].to_vec();
-                    ByteChange::Write { offset: *offset, bytes }.apply(&mut image);
                 }
             }
             PowerLoss::Torn => {

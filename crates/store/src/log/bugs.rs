@@ -19,9 +19,6 @@ pub(crate) enum Bug {
     LoseNotes,
     /// A flush by version means newer registers, too, if they were appended before.
     FlushNewer,
-    /// A flush is written, and hides nothing until the store is opened again.
-    #[cfg_attr(not(feature = "rocksdb"), expect(dead_code, reason = "a bug of that driver"))]
-    IgnoreFlush,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::append::tombstone_of;
 use super::digest::Secret;
-use super::manifest::{MANIFEST, ManifestImage, SegmentImage};
+use super::manifest::{MANIFEST, ManifestImage, ROCKSDB_FILE, SegmentImage};
 use super::open::{FlushRecord, NoteRecord, Tail, lock, open_file};
 use super::record::{ALIGN_BYTES, Header, Kind, pad};
 use super::segment::{
@@ -18,7 +18,6 @@ use super::writer::Writer;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::flushes::FlushTable;
-use crate::rocks::manifest::CURRENT;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,8 +108,8 @@ fn rebuild(files: &dyn Files, what: &str, repair: bool, report: &mut Report) -> 
     report.damages.push(Damage { file: MANIFEST.to_owned(), offset: 0, what: what.to_owned() });
     let mut image = ManifestImage::new(Secret([0; 16]));
     for name in files.list().map_err(|error| Error::io("listing the directory", error))? {
-        if name == CURRENT {
-            return Err(Error::OtherEngine { found: "rocksdb", wanted: "log" });
+        if name == ROCKSDB_FILE {
+            return Err(Error::OfRocksDb);
         }
         let Some(number) = segment_number(&name) else { continue };
         let file = files.open_to_read(&name).map_err(|error| Error::io(format!("opening {name}"), error))?;

@@ -17,11 +17,14 @@ use crate::entry::{FlushBy, NOTES_MAX};
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::flushes::{FlushMark, FlushTable, PendingMark, decode_exception, encode_exceptions};
-use crate::rocks::manifest::MAGIC as ROCKS_MAGIC;
 
 pub(crate) const MANIFEST: &str = "MANIFEST";
 pub(super) const MANIFEST_NEW: &str = "MANIFEST.new";
 pub(crate) const MAGIC: &[u8; 8] = b"LARDRMAN";
+/// The file `MANIFEST` began with this where an earlier larder kept a store with RocksDB.
+const ROCKSDB_MAGIC: &[u8; 8] = b"LARDRRKS";
+/// RocksDB makes this file: a directory that has it and no `MANIFEST` is damaged, not new.
+pub(super) const ROCKSDB_FILE: &str = "CURRENT";
 /// More than a million segments need. A sparse file may pretend to be longer than the memory.
 pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Stands in the file while a backup is restored to the directory.
@@ -159,9 +162,7 @@ impl ManifestImage {
         let mut body = Bytes(body);
         match body.take(8) {
             Some(magic) if magic == MAGIC => {}
-            Some(magic) if magic == ROCKS_MAGIC => {
-                return Err(Error::OtherEngine { found: "rocksdb", wanted: "log" });
-            }
+            Some(magic) if magic == ROCKSDB_MAGIC => return Err(Error::OfRocksDb),
             _ => return Err(damaged("it does not begin as a manifest does")),
         }
         let format = (body.u16(), body.u16());

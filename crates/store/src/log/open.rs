@@ -13,7 +13,7 @@ use super::bugs::{Bug, is_planted};
 use super::clean::Cleaner;
 use super::digest::Secret;
 use super::index::{Index, START_BYTES_MAX};
-use super::manifest::{MANIFEST, MANIFEST_NEW, ManifestImage, SegmentImage};
+use super::manifest::{MANIFEST, MANIFEST_NEW, ManifestImage, ROCKSDB_FILE, SegmentImage};
 use super::notes::{Note, NoteTable};
 use super::record::{ALIGN_BYTES, BadHeader, HEADER_BYTES, Header, Kind, u32_at};
 use super::segment::{
@@ -30,7 +30,6 @@ use crate::files::{File, Files, Lock};
 use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
 use crate::history::Retention;
 use crate::read_only::ReadOnly;
-use crate::rocks::manifest::CURRENT;
 use crate::usage::PrefixUsage;
 
 /// The lock file.
@@ -118,7 +117,7 @@ pub(crate) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
 /// A new store: the manifest comes first, so that segments without one are damage.
 fn create(files: &dyn Files, options: &LogOptions) -> Result<ManifestImage> {
     let names = files.list().map_err(|error| Error::io("listing the directory", error))?;
-    if let Some(name) = names.iter().find(|name| segment_number(name).is_some() || *name == CURRENT) {
+    if let Some(name) = names.iter().find(|name| segment_number(name).is_some() || *name == ROCKSDB_FILE) {
         return Err(Error::corrupt(MANIFEST, 0, format!("the file is missing, but there is {name}")));
     }
     let mut image = ManifestImage::new(options.secret.map_or_else(Secret::random, Secret));

@@ -3,17 +3,15 @@
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 
-use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
 
 use super::driver::open_log;
 use super::model::{Change, State, append};
 use super::script::START_SECS;
-use crate::backup::BackupFile;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::rocks::manifest::{RocksImage, random_id};
-use crate::{Error, Marks, StreamReport, backup_stream, restore, restore_stream, verify_stream};
+use crate::log::manifest::ManifestImage;
+use crate::{Error, Manifest, Marks, StreamReport, backup_stream, restore, restore_stream, verify_stream};
 
 #[derive(Clone, Default)]
 struct Output(Arc<Mutex<Vec<u8>>>);
@@ -167,29 +165,17 @@ fn a_manifest_that_is_about_other_files_is_refused() {
     assert!(refused(&forged).to_string().contains("not about the files of this stream"));
 }
 
-/// A manifest of RocksDB that names one file twice would let another one in, of which it says nothing.
+/// A manifest that names one file twice would let another one in, of which it says nothing.
 #[test]
 fn a_manifest_that_names_a_file_twice_is_refused() {
-    let named = BackupFile { name: "a.sst".to_owned(), bytes: 1, is_sealed: true };
-    let image =
-        RocksImage { id: random_id(), is_made: true, last_sequence: 1, files: vec![named.clone(), named] };
-    let forged = SimDisk::new();
-    assert!(image.write(&forged).is_ok());
-    let file = forged.open_to_read("MANIFEST").expect("was written");
-    let mut manifest = vec![0; file.len().expect("a length") as usize];
-    file.read_at(&mut manifest, 0).expect("reads");
-    let files = [(&b"a.sst"[..], &b"x"[..]), (b"b", b"y"), (b"MANIFEST", &manifest)];
-    let mut bytes = Vec::new();
-    let mut sums = String::new();
-    for (name, content) in files {
-        bytes.extend(entry(EntryType::Regular, name, content, content.len() as u64));
-        Sha256::digest(content).iter().for_each(|byte| sums += &format!("{byte:02x}"));
-        sums += &format!("  {}\n", String::from_utf8_lossy(name));
-    }
-    bytes.extend(entry(EntryType::Regular, b"SHA256SUMS", sums.as_bytes(), sums.len() as u64));
-    bytes.extend([0; 1024]);
-    verify_stream(&mut &bytes[..]).expect("it is whole");
-    assert!(matches!(refused(&bytes), Error::Corrupt { .. }));
+    let backup = SimDisk::new();
+    restore_stream(&mut &stream().0[..], &backup).expect("restores");
+    let mut image = ManifestImage::read(&backup).expect("reads").expect("is there");
+    let twice = image.segments[0].clone();
+    image.segments.insert(0, twice);
+    assert!(image.write(&backup).is_ok());
+    let error = Manifest::read(&backup).expect_err("is refused");
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
 }
 
 #[test]

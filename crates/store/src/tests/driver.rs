@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use crate::files::Files;
 use crate::files::sim::{DiskFaults, SimDisk};
-use crate::{LogOptions, LogStore, MemoryFaults, MemoryStore, Store, VALUE_BYTES_MAX, restore};
+use crate::{LogOptions, LogStore, MemoryFaults, MemoryStore, Store, restore};
 
 /// A place for one store, which outlives the process that has it open.
 pub(super) trait Driver: Sized {
     type Store: Store + 'static;
 
-    /// The longest value.
-    const VALUE_BYTES_MAX: usize = VALUE_BYTES_MAX;
     /// What is kept is in files: there are backups, and a lock.
     const HAS_FILES: bool = true;
 
@@ -126,77 +124,5 @@ impl Driver for Memory {
 
     fn restored(_: &[&dyn Files]) -> crate::Result<Self> {
         Err(crate::Error::Unsupported { what: "backup" })
-    }
-}
-
-#[cfg(feature = "rocksdb")]
-pub(super) use on_disk::Rocks;
-
-#[cfg(feature = "rocksdb")]
-mod on_disk {
-    use std::path::{Path, PathBuf};
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::{env, fs, process};
-
-    use super::Driver;
-    use crate::files::{DiskFiles, Files};
-    use crate::rocks::Faults;
-    use crate::{ROCKS_VALUE_BYTES_MAX, RocksOptions, RocksStore, restore};
-
-    pub(in super::super) struct Rocks {
-        pub(in super::super) directory: PathBuf,
-    }
-
-    impl Rocks {
-        fn set(store: &RocksStore, faults: Faults) {
-            *store.faults.lock().expect("nobody panics with it") = faults;
-        }
-    }
-
-    impl Driver for Rocks {
-        type Store = RocksStore;
-
-        const VALUE_BYTES_MAX: usize = ROCKS_VALUE_BYTES_MAX;
-
-        fn new() -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            // In memory, where there is such a folder: an fsync costs nothing there.
-            let memory = Path::new("/dev/shm");
-            let parent = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            Self { directory: parent.join(format!("larder-rocks-{}-{number}", process::id())) }
-        }
-
-        fn open(&self) -> crate::Result<RocksStore> {
-            // Small, so that files are written and compacted all the time.
-            let options = RocksOptions { file_bytes: 64 << 10, cache_bytes: 256 << 10 };
-            RocksStore::open(&self.directory, options)
-        }
-
-        fn fill(&self, store: RocksStore) -> RocksStore {
-            Self::set(&store, Faults { free_bytes: Some(0), fail_sync: false });
-            store
-        }
-
-        fn make_room(&self, store: &RocksStore) {
-            Self::set(store, Faults::default());
-        }
-
-        fn fail_sync(&self, store: RocksStore) -> RocksStore {
-            Self::set(&store, Faults { free_bytes: None, fail_sync: true });
-            store
-        }
-
-        fn restored(backups: &[&dyn Files]) -> crate::Result<Self> {
-            let place = Self::new();
-            restore(backups, &DiskFiles::open(&place.directory).expect("a directory"))?;
-            Ok(place)
-        }
-    }
-
-    impl Drop for Rocks {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.directory);
-        }
     }
 }

@@ -495,16 +495,11 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "store-engine",
         Needed("<name>"),
         "log",
-        "what keeps the store: log, rocksdb (docs/store.md), memory (for tests)",
+        "what keeps the store: log, memory (for tests)",
         |d, v| {
-            let driver = Driver::of_name(v).ok_or_else(|| {
-                Refusal::new(EXIT_USAGE, format!("larderd: --store-engine={v}: log, rocksdb or memory"))
+            d.store().driver = Driver::of_name(v).ok_or_else(|| {
+                Refusal::new(EXIT_USAGE, format!("larderd: --store-engine={v}: log or memory"))
             })?;
-            if !driver.is_built_in() {
-                let error = format!("larderd: --store-engine={v}: this larderd was built without RocksDB");
-                return Err(Refusal::new(EXIT_USAGE, error));
-            }
-            d.store().driver = driver;
             Ok(())
         },
     ),
