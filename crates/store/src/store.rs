@@ -29,6 +29,12 @@ pub trait Store: Send + Sync {
     /// the store is read-only.
     fn sync(&self) -> Result<u64>;
 
+    /// After a failed sync: lets readers find these entries as if they were appended, until the store is closed. They
+    /// are answered, so what they replace must not come back. Nobody may be told that they are durable.
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        self.append(entries).map(drop)
+    }
+
     /// False: the key certainly has no item. Never reads the disk. Of items that are gone (expired, flushed, or of
     /// another key with the same hash) it may say true.
     fn may_contain(&self, key: &[u8]) -> bool;

@@ -17,4 +17,5 @@ mod pieces;
 mod planted;
 mod replicated;
 mod script;
+mod slow_syncs;
 mod usage;

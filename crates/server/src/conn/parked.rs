@@ -14,6 +14,8 @@ use crate::persistence::Persistence;
 pub struct Parked {
     /// Those whose replies are held, with the positions for which they wait ([`Waiting::Durable`]).
     held: BinaryHeap<Reverse<(Position, usize)>>,
+    /// The highest position for which one has ever waited.
+    held_max: Position,
     /// Those that wait for anything that it does ([`Waiting::Commit`]), with what it had done.
     uncommitted: Vec<(u64, usize)>,
 }
@@ -22,7 +24,10 @@ impl Parked {
     /// A connection waits, for [`Waiting::Durable`] or [`Waiting::Commit`].
     pub fn push(&mut self, connection: usize, waiting: Waiting) {
         match waiting {
-            Waiting::Durable(position) => self.held.push(Reverse((position, connection))),
+            Waiting::Durable(position) => {
+                self.held.push(Reverse((position, connection)));
+                self.held_max = self.held_max.max(position);
+            }
             Waiting::Commit(progress) => self.uncommitted.push((progress, connection)),
             _ => {}
         }
@@ -32,6 +37,10 @@ impl Parked {
     /// the worker is to look again by itself.
     pub fn ask(&self, persistence: &Persistence, worker: usize) -> bool {
         persistence.note_waiting(worker);
+        persistence.journal().want_durable(self.held_max);
+        if !self.uncommitted.is_empty() {
+            persistence.journal().hurry_append();
+        }
         let progress = persistence.journal().progress();
         self.uncommitted.iter().any(|(before, _)| *before != progress)
             || self.next_held(persistence).is_some()
