@@ -12,8 +12,9 @@ use crate::usage::PrefixUsage;
 
 /// Items that stay.
 ///
-/// One thread appends: the committer. A second appender is safe, and waits for the first. All other calls are for any
-/// thread, and wait for the appender for the time of an index update only.
+/// One thread at a time appends: the committer. A second appender is safe, and waits for the first. All other calls are
+/// for any thread, and wait for the appender for the time of an index update only; an append does not wait for a `sync`
+/// that runs, unless the disk has to be asked for more room.
 ///
 /// An entry is *appended* when `append` returns: every later `get` sees it. It is *durable* when a `sync` that began
 /// after that returns: it is there after power loss. A batch is there whole or not at all, and no batch is there

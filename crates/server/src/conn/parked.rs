@@ -69,3 +69,32 @@ impl Parked {
         (persistence.outcome(*position) != Outcome::Pending).then_some(*connection)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use larder_store::MemoryStore;
+    use larder_store::commit::{Change, Kind, Step};
+
+    use super::*;
+    use crate::persistence::{self, StoreSettings};
+
+    /// Of another site, or of a namespace whose replies do not wait: nobody else asks for a sync of it.
+    #[test]
+    fn who_waits_for_a_change_that_was_answered_gets_a_sync() {
+        let store = Arc::new(MemoryStore::new());
+        let (shared, mut committer) = persistence::tests::kept(StoreSettings::default(), store);
+        let persistence = shared.persistence.as_ref().expect("it has one");
+        let journal = persistence.journal();
+        let position = journal.next_position(7);
+        let deletion = Kind::Delete { version: 1, base_version: 0 };
+        journal.submit(position, Change::new(deletion, b"key", b"", false).unfollowed());
+        while committer.step_through(0) == Step::Again {}
+        let mut parked = Parked::default();
+        parked.push(3, Waiting::Durable(position));
+        assert!(!parked.ask(persistence, 0), "it is not durable yet");
+        while committer.step_through(0) == Step::Again {}
+        assert_eq!((persistence.outcome(position), parked.take_ready(persistence)), (Outcome::Done, vec![3]));
+    }
+}

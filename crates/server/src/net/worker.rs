@@ -159,9 +159,11 @@ impl Worker {
                     Token::Listener(number) => self.accept(number),
                     Token::UdpSocket(number) => udp.serve(number, cx),
                     Token::Wake => {
+                        let others = self.ready.len();
                         self.drain_inbox();
-                        // They have waited long enough.
-                        queued += self.unpark_committed();
+                        self.unpark_committed();
+                        // Those have waited long enough.
+                        queued += self.ready.len() - others;
                     }
                 }
                 if round.is_full() {
@@ -458,15 +460,13 @@ impl Worker {
         persistence.journal().wake_if_idle();
     }
 
-    /// Queues the connections whose changes are durable or lost, and those that wait for any progress. Returns how many.
-    fn unpark_committed(&mut self) -> usize {
+    /// Queues the connections whose changes are durable or lost, and those that wait for any progress.
+    fn unpark_committed(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let Some(persistence) = &shared.persistence else { return 0 };
-        let before = self.ready.len();
+        let Some(persistence) = &shared.persistence else { return };
         for fd in self.parked.take_ready(persistence) {
             self.unpark(fd);
         }
-        self.ready.len() - before
     }
 
     /// Hands a connection that watches over to the control thread.

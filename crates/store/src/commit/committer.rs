@@ -291,7 +291,7 @@ impl Committer {
         self.journal.set_applied(first + changes as u64 - 1);
         self.unsynced_since_micros.get_or_insert(now_micros);
         self.is_sync_asked |= is_held || self.needs_sync_for(wanted);
-        if !is_held || self.journal.takes_append_awaited() {
+        if self.journal.takes_append_awaited() || !is_held {
             self.observer.on_progress();
         }
         if is_held {

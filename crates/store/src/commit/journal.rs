@@ -212,6 +212,7 @@ impl Journal {
             }
             // More threads were admitted at once than there are changes to spare.
             drop(slot);
+            self.wake_if_idle();
             std::thread::yield_now();
         }
         if is_answered {
