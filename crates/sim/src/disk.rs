@@ -148,6 +148,10 @@ impl Store for Disk {
         self.memory.sync()
     }
 
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        self.memory.keep_readable(entries)
+    }
+
     fn may_contain(&self, key: &[u8]) -> bool {
         self.memory.may_contain(key)
     }

@@ -42,8 +42,8 @@ impl Observer for WitnessObserver {
         witness.on_lost_flush(due, applied, &self.disk.items(), self.is_sync);
     }
 
-    fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool) {
-        self.inner.on_commit(changes, bytes, is_durable);
+    fn on_commit(&self, changes: usize, bytes: u64, durable_micros: Option<u64>) {
+        self.inner.on_commit(changes, bytes, durable_micros);
     }
 
     fn on_error(&self, _: &Error) {

@@ -26,6 +26,8 @@ pub enum Bug {
     ForgottenVersions,
     /// A change is dropped if its item is evicted before it was appended.
     DroppedWhenEvicted,
+    /// A sync is answered with the outcome of one that had begun before it.
+    StaleSync,
 }
 
 impl larder_seeds::Bug for Bug {
@@ -37,6 +39,7 @@ impl larder_seeds::Bug for Bug {
         Self::LostPendingFlush,
         Self::ForgottenVersions,
         Self::DroppedWhenEvicted,
+        Self::StaleSync,
     ];
 
     fn name(self) -> &'static str {
@@ -48,6 +51,7 @@ impl larder_seeds::Bug for Bug {
             Self::LostPendingFlush => "lost-pending-flush",
             Self::ForgottenVersions => "forgotten-versions",
             Self::DroppedWhenEvicted => "dropped-when-evicted",
+            Self::StaleSync => "stale-sync",
         }
     }
 }

@@ -9,6 +9,7 @@ use larder_seeds::{Failure, Trace};
 use larder_server::conn::session::Next;
 use larder_server::conn::waiter::Waiting;
 use larder_store::MemoryStore;
+use larder_store::Store as _;
 use larder_store::commit::{Clock as _, Step};
 
 use crate::backing::lock;
@@ -79,6 +80,8 @@ enum Action {
     /// A connection that was signalled continues.
     Signal(usize),
     Commit,
+    /// The sync that the committer has begun ends.
+    EndSync,
     /// A reader takes what waits, or does what it has taken.
     Read(usize),
     Maintain,
@@ -88,7 +91,7 @@ enum Action {
     /// The disk is full, or no more.
     Fill(bool),
     FailSync,
-    /// The committer is slow for so many steps.
+    /// The committer and its syncs are slow for so many steps.
     Slow(u64),
     /// The end of the process, and its restart.
     Crash {
@@ -295,6 +298,9 @@ impl<'s, 't> Sim<'s, 't> {
         if self.run.steps >= self.slow_until && site.wants_commit(self.clock.micros()) {
             actions.push((6, Action::Commit));
         }
+        if self.run.steps >= self.slow_until && site.committer.is_syncing() {
+            actions.push((3, Action::EndSync));
+        }
         actions
     }
 
@@ -338,6 +344,7 @@ impl<'s, 't> Sim<'s, 't> {
                 self.unpark(waiter.connection);
             }
             Action::Commit => self.commit(),
+            Action::EndSync => self.end_sync(),
             Action::Read(reader) => drop(self.read(reader)),
             Action::Maintain => {
                 let site = self.site_mut();
@@ -473,7 +480,11 @@ impl<'s, 't> Sim<'s, 't> {
         let next = site.committer.step(micros);
         site.committer_next = next;
         let is_refusing = site.is_refusing();
-        if next != Step::Again && !is_refusing {
+        if next == Step::Sync {
+            self.begin_sync();
+        }
+        let is_idle = matches!(next, Step::Idle | Step::IdleUntil { .. });
+        if is_idle && !is_refusing && !self.site().committer.is_syncing() {
             let durable = micros.saturating_sub(self.scenario.interval_micros);
             let before = self.applied.partition_point(|(micros, _)| *micros <= durable);
             if let Some((_, place)) = before.checked_sub(1).map(|at| self.applied[at]) {
@@ -483,6 +494,28 @@ impl<'s, 't> Sim<'s, 't> {
         let applied = self.applied_place();
         self.applied.push((micros, applied));
         trace!(self, "the committer steps: {next:?}{}", if is_refusing { ", refusing" } else { "" });
+    }
+
+    /// The disk makes it at once, and tells that later; or later. What is appended meanwhile may be durable by it.
+    fn begin_sync(&mut self) {
+        let is_at_once = self.rng.percent(50);
+        let is_stale = self.scenario.has(Bug::StaleSync) && self.rng.percent(50);
+        let site = self.site_mut();
+        site.sync_result = match (is_stale, is_at_once) {
+            (true, _) => Some(Ok(site.disk.durable_sequence())),
+            (false, true) => Some(site.disk.sync()),
+            (false, false) => None,
+        };
+    }
+
+    fn end_sync(&mut self) {
+        let micros = self.clock.micros();
+        let site = self.site_mut();
+        let result = site.sync_result.take().unwrap_or_else(|| site.disk.sync());
+        let is_made = result.is_ok();
+        site.committer.synced(result, micros);
+        site.committer_next = Step::Again;
+        trace!(self, "the sync ends{}", if is_made { "" } else { ": it has failed" });
     }
 
     /// Up to here the store has all changes, or they are lost.
@@ -656,7 +689,8 @@ impl<'s, 't> Sim<'s, 't> {
                 return Err(format!("memory has of {} {kept}, not {expected}", key.escape_ascii()));
             }
             let stored = site.disk.item(key).filter(|item| !item.is_past(second));
-            if stored.as_ref() != expected && !read_only {
+            // What is lost with it may be there, or be as it was before.
+            if stored.as_ref() != expected && !(read_only && self.scenario.is_sync()) {
                 let (stored, expected) = (describe(stored.as_ref()), describe(expected));
                 return Err(format!("the store has of {} {stored}, not {expected}", key.escape_ascii()));
             }

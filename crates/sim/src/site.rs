@@ -32,6 +32,8 @@ pub(crate) struct Site {
     pub(crate) committer: Committer,
     /// What the committer said last.
     pub(crate) committer_next: Step,
+    /// Of the sync that runs, once the disk has made it.
+    pub(crate) sync_result: Option<larder_store::Result<u64>>,
     /// Connections that were signalled and do not know it.
     pub(crate) signals: Vec<Waiter>,
     pub(crate) disk: Arc<Disk>,
@@ -131,6 +133,7 @@ impl Site {
             readers,
             committer,
             committer_next: Step::Idle,
+            sync_result: None,
             signals: Vec::new(),
             disk,
             handle,
@@ -159,11 +162,17 @@ impl Site {
     pub(crate) fn wants_commit(&self, now_micros: u64) -> bool {
         match self.committer_next {
             Step::Again => true,
-            Step::Idle => self.journal_load().0 > 0,
+            // What comes meanwhile is appended.
+            Step::Sync => self.journal_load().0 > 0 && !self.is_refusing(),
+            Step::Idle => self.journal_load().0 > 0 || self.is_sync_wanted() && !self.committer.is_syncing(),
             Step::IdleUntil { micros } => {
                 micros <= now_micros || self.journal_load().0 > 0 && !self.is_refusing()
             }
         }
+    }
+
+    fn is_sync_wanted(&self) -> bool {
+        self.persistence().is_some_and(|persistence| persistence.journal().is_sync_wanted())
     }
 
     /// True while the store cannot append.

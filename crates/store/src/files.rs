@@ -2,6 +2,7 @@
 //! disk that fails as disks do ([`sim`]).
 
 pub mod disk;
+pub(crate) mod memory;
 pub mod sim;
 
 use std::io::{self, IoSlice};

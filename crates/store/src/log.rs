@@ -14,8 +14,8 @@
 //! | `usage`, `account` | counting what the items of a prefix use |
 //! | `window` | reading a segment forward |
 //!
-//! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, then one of: a shard of
-//! the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's
+//! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, that of a sync, then one
+//! of: a shard of the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's
 //! lock). Readers take a shard's lock, that of the flushes and that of the segment table only.
 
 use std::path::Path;
@@ -104,6 +104,8 @@ pub struct LogStore {
     cleaner: Mutex<Cleaner>,
     appender: Mutex<Appender>,
     manifest: Mutex<ManifestState>,
+    /// Held while the open segment is synced.
+    syncing: Mutex<()>,
     last_sequence: AtomicU64,
     durable_sequence: AtomicU64,
     highest_version: AtomicU64,
@@ -129,6 +131,8 @@ struct Appender {
     scratch: Vec<u8>,
     /// Up to which sequence number the log itself says that all is durable.
     noted_durable: u64,
+    /// A sync has failed, and `writer` writes into memory.
+    is_in_memory: bool,
 }
 
 /// What the file `MANIFEST` is about.
@@ -177,6 +181,10 @@ impl LogStore {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn syncing(&self) -> MutexGuard<'_, ()> {
+        self.syncing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn usage(&self) -> Option<Arc<PrefixUsage>> {
         self.usage.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -193,8 +201,8 @@ impl LogStore {
         Error::io(doing, error.source)
     }
 
-    /// What the manifest would say now. The log must have been synced under this guard, so that no flush is durable by
-    /// the manifest before what was appended ahead of it.
+    /// What the manifest would say now. Before it is published the log has to be synced, by a sync that began under this
+    /// guard, so that no flush is durable by the manifest before what was appended ahead of it.
     fn capture(&self, _: &Appender) -> ManifestImage {
         let segments: Vec<_> =
             self.segments.all().into_iter().filter(|segment| !segment.retired.load(Relaxed)).collect();
@@ -248,7 +256,11 @@ impl Store for LogStore {
     }
 
     fn sync(&self) -> Result<u64> {
-        append::sync(self, &mut self.appender())
+        append::sync(self)
+    }
+
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        append::keep_readable(self, entries)
     }
 
     fn may_contain(&self, key: &[u8]) -> bool {
@@ -386,12 +398,12 @@ impl Store for LogStore {
     }
 
     fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest> {
-        let (mut image, segments) = {
-            let mut appender = self.appender();
-            append::sync(self, &mut appender)?;
+        let (sync, (mut image, segments)) = {
+            let appender = self.appender();
             let image = self.capture(&appender);
-            image_with_files(image, self.segments.all())
+            (append::begin_sync(self, &appender), image_with_files(image, self.segments.all()))
         };
+        sync.finish(self)?;
         image.next_number = self.manifest().next_number;
         let manifest = Manifest { image };
         for (file, segment) in manifest.files().zip(segments) {

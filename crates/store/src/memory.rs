@@ -350,6 +350,27 @@ impl MemoryStore {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn append_to_read(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
+        let mut inner = self.lock();
+        validate_batch(entries)?;
+        validate_notes(entries, |name| inner.now.notes.contains_key(name), inner.now.notes.len())?;
+        inner.appends += 1;
+        if self.faults.fail_append == Some(inner.appends) {
+            inner.full_errors += 1;
+            return Err(Error::Full { doing: "appending, as the simulation demands".to_owned() });
+        }
+        let first = inner.now.last_sequence + 1;
+        let batch: Vec<Owned> = entries.iter().map(Owned::of).collect();
+        for entry in &batch {
+            if let Owned::Change { key, value, .. } = entry {
+                inner.appended_bytes += (key.len() + value.len()) as u64;
+            }
+            inner.apply(entry.clone());
+        }
+        inner.unsynced.push(batch);
+        Ok(SequenceRange { first, last: inner.now.last_sequence })
+    }
+
     fn be_slow(&self) {
         if let Some(delay) = self.faults.delay {
             std::thread::sleep(delay);
@@ -402,25 +423,12 @@ impl Inner {
 impl Store for MemoryStore {
     fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
         self.be_slow();
-        let mut inner = self.lock();
-        inner.writable()?;
-        validate_batch(entries)?;
-        validate_notes(entries, |name| inner.now.notes.contains_key(name), inner.now.notes.len())?;
-        inner.appends += 1;
-        if self.faults.fail_append == Some(inner.appends) {
-            inner.full_errors += 1;
-            return Err(Error::Full { doing: "appending, as the simulation demands".to_owned() });
-        }
-        let first = inner.now.last_sequence + 1;
-        let batch: Vec<Owned> = entries.iter().map(Owned::of).collect();
-        for entry in &batch {
-            if let Owned::Change { key, value, .. } = entry {
-                inner.appended_bytes += (key.len() + value.len()) as u64;
-            }
-            inner.apply(entry.clone());
-        }
-        inner.unsynced.push(batch);
-        Ok(SequenceRange { first, last: inner.now.last_sequence })
+        self.lock().writable()?;
+        self.append_to_read(entries)
+    }
+
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        self.append_to_read(entries).map(drop)
     }
 
     fn sync(&self) -> Result<u64> {

@@ -12,8 +12,9 @@ use crate::usage::PrefixUsage;
 
 /// Items that stay.
 ///
-/// One thread appends: the committer. A second appender is safe, and waits for the first. All other calls are for any
-/// thread, and wait for the appender for the time of an index update only.
+/// One thread at a time appends: the committer. A second appender is safe, and waits for the first. All other calls are
+/// for any thread, and wait for the appender for the time of an index update only; an append does not wait for a `sync`
+/// that runs, unless the disk has to be asked for more room.
 ///
 /// An entry is *appended* when `append` returns: every later `get` sees it. It is *durable* when a `sync` that began
 /// after that returns: it is there after power loss. A batch is there whole or not at all, and no batch is there
@@ -28,6 +29,12 @@ pub trait Store: Send + Sync {
     /// Makes durable all that was appended before. Returns [`durable_sequence`](Self::durable_sequence). After an error
     /// the store is read-only.
     fn sync(&self) -> Result<u64>;
+
+    /// After a failed sync: lets readers find these entries as if they were appended, until the store is closed. They
+    /// are answered, so what they replace must not come back. Nobody may be told that they are durable.
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        self.append(entries).map(drop)
+    }
 
     /// False: the key certainly has no item. Never reads the disk. Of items that are gone (expired, flushed, or of
     /// another key with the same hash) it may say true.

@@ -14,4 +14,5 @@ mod pieces;
 mod planted;
 mod replicated;
 mod script;
+mod slow_syncs;
 mod usage;

@@ -35,8 +35,8 @@ impl Observer for Witness {
         self.lost.lock().unwrap().push(change.key().to_vec());
     }
 
-    fn on_commit(&self, changes: usize, _bytes: u64, is_durable: bool) {
-        self.commits.lock().unwrap().push((changes, is_durable));
+    fn on_commit(&self, changes: usize, _bytes: u64, durable_micros: Option<u64>) {
+        self.commits.lock().unwrap().push((changes, durable_micros.is_some()));
     }
 
     fn on_error(&self, _error: &Error) {
@@ -84,7 +84,7 @@ impl Bed {
 
     /// Steps until there is nothing to do.
     fn settle(&mut self, now_micros: u64) -> Step {
-        (0..100).map(|_| self.committer.step(now_micros)).find(|step| *step != Step::Again).unwrap()
+        (0..100).map(|_| self.committer.step_through(now_micros)).find(|step| *step != Step::Again).unwrap()
     }
 }
 
@@ -109,7 +109,7 @@ fn what_waits_is_made_durable_together_and_in_order() {
     // Two threads have their positions; the later one is the first to submit.
     let first = bed.journal.next_position(hash(b"key"));
     let second = bed.put(b"key", b"second", true);
-    assert_eq!(bed.committer.step(0), Step::Idle, "the first is still to come");
+    assert_eq!(bed.committer.step_through(0), Step::Idle, "the first is still to come");
     assert_eq!((bed.journal.outcome(second), bed.get(b"key")), (Outcome::Pending, None));
     bed.submit(first, b"key", b"first", true);
     let other = bed.put(b"other", b"value", false);
@@ -142,7 +142,7 @@ fn the_interval_holds_while_changes_go_on_coming() {
     for step in 0..100 {
         positions.push(bed.put(format!("key{step}").as_bytes(), b"value", false));
         // Each finds a change that is not applied yet.
-        bed.committer.step(step * 100);
+        bed.committer.step_through(step * 100);
         let due = positions.iter().take((step as usize).saturating_sub(15));
         due.for_each(|position| assert_eq!(bed.journal.outcome(*position), Outcome::Done, "at {step}"));
     }
@@ -288,7 +288,7 @@ fn threads_agree_with_the_store_after_a_failure() {
             }
             let mut now_micros = 0;
             while finished.load(SeqCst) < 3 || journal.load().0 > 0 {
-                bed.committer.step(now_micros);
+                bed.committer.step_through(now_micros);
                 now_micros += 10_000;
             }
             bed.committer.sync();
@@ -340,7 +340,7 @@ fn who_waits_is_not_kept_waiting_for_more_changes() {
             scope.spawn(move || submit(thread));
         }
         while !journal.is_applied(THREADS * CHANGES + 1) {
-            if committer.step(0) != Step::Again {
+            if committer.step_through(0) != Step::Again {
                 journal.wait(minute, || minute);
             }
         }
@@ -389,11 +389,11 @@ fn what_comes_within_the_pause_goes_with_the_next_sync() {
     assert_eq!(bed.committer.gather_micros(10_500), 0, "it waits for the sync, not for more");
     let submitted = bed.put(b"other", b"value", false);
     let is_durable = |bed: &Bed, position| bed.journal.outcome(position) == Outcome::Done;
-    assert_eq!(bed.committer.step(11_000), Step::Again);
+    assert_eq!(bed.committer.step_through(11_000), Step::Again);
     assert_eq!((bed.journal.is_applied(submitted), is_durable(&bed, applied)), (true, false));
     // Under load there always is more.
     let late = bed.put(b"other", b"late", false);
-    assert_eq!(bed.committer.step(11_000), Step::Again);
+    assert_eq!(bed.committer.step_through(11_000), Step::Again);
     assert!(is_durable(&bed, submitted), "one sync for all that had come");
     assert!(!bed.journal.is_applied(late), "the sync comes before more is taken");
     bed.journal.unfollow();
@@ -437,7 +437,7 @@ fn a_full_store_still_makes_durable_what_it_has() {
     let Step::IdleUntil { micros } = bed.settle(11_000) else { panic!("it tries again later") };
     assert_eq!((bed.journal.refusal(), bed.store.durable_sequence()), (Some(Refusal::Full), 2));
     let next = bed.put(b"key", b"next", false);
-    assert_eq!(bed.committer.step(micros), Step::Again);
+    assert_eq!(bed.committer.step_through(micros), Step::Again);
     assert!(bed.journal.is_applied(next));
 }
 
@@ -477,5 +477,99 @@ fn whoever_waits_ends_the_gathering_before_it_begins_or_after() {
             gathering.join().unwrap();
         });
         assert!(since.elapsed() < minute);
+    }
+}
+
+/// What is appended while a sync runs is durable by the next one.
+#[test]
+fn a_sync_covers_what_was_appended_before_it_began() {
+    let mut bed = bed(MemoryFaults::default());
+    let is_done = |bed: &Bed, position| bed.journal.outcome(position) == Outcome::Done;
+    let before = bed.put(b"key", b"before", true);
+    assert_eq!([bed.committer.step(0), bed.committer.step(0)], [Step::Again, Step::Sync]);
+    // The disk takes its time: whoever waits for nothing is in the store meanwhile, and does not die with the process.
+    let meanwhile = [bed.put(b"key", b"meanwhile", false), bed.put(b"held", b"value", true)];
+    assert_eq!([bed.committer.step(10), bed.committer.step(20)], [Step::Again, Step::Idle]);
+    assert_eq!(bed.get(b"key").as_deref(), Some(&b"meanwhile"[..]));
+    assert!(meanwhile.iter().all(|position| bed.journal.is_applied(*position)));
+    assert!(!is_done(&bed, before) && bed.committer.is_syncing());
+    bed.committer.synced(Ok(1), 3_000_000);
+    assert_eq!((is_done(&bed, before), is_done(&bed, meanwhile[0])), (true, false));
+    assert_eq!(bed.committer.step(3_000_000), Step::Sync, "somebody waits for the other");
+    bed.committer.synced(Ok(3), 3_000_000);
+    assert!(meanwhile.iter().all(|position| is_done(&bed, *position)));
+}
+
+/// Who reads what was answered at once, or came from another site, may wait until it is durable: not for the interval.
+#[test]
+fn whoever_waits_for_a_change_that_was_answered_gets_a_sync() {
+    let mut bed = bed(MemoryFaults::default());
+    let position = bed.put(b"key", b"value", false);
+    assert_eq!(bed.settle(0), Step::IdleUntil { micros: 1000 });
+    bed.journal.want_durable(position);
+    // Without it each wait would take a minute.
+    let minute = Duration::from_secs(60);
+    bed.journal.wait(minute, || minute);
+    assert_eq!(bed.settle(10), Step::Idle);
+    assert_eq!(bed.journal.outcome(position), Outcome::Done);
+    // Before it is appended.
+    let position = bed.put(b"key", b"second", false);
+    bed.journal.want_durable(position);
+    assert_eq!(bed.settle(20), Step::Idle);
+    assert_eq!((bed.journal.outcome(position), bed.store.stats().fsyncs), (Outcome::Done, 2));
+}
+
+/// Without the call each would wait for a minute.
+#[test]
+fn a_second_thread_is_called_beside_a_sync_for_what_was_answered() {
+    let bed = bed(MemoryFaults::default());
+    let (minute, none) = (Duration::from_secs(60), Duration::ZERO);
+    let journal = &bed.journal;
+    // Before the sync, within it, and for somebody who waits.
+    bed.put(b"key", b"value", false);
+    journal.beside_sync(|| assert!(journal.stand_by(minute, none)));
+    bed.put(b"key", b"value", false);
+    std::thread::scope(|scope| {
+        let standing = scope.spawn(|| journal.stand_by(minute, none));
+        journal.beside_sync(|| {
+            bed.put(b"key", b"value", false);
+            assert!(standing.join().unwrap());
+        });
+    });
+    journal.beside_sync(|| {
+        journal.hurry_append();
+        assert!(journal.stand_by(minute, minute), "nor does it linger");
+    });
+    // Nobody is called for what waits for the next sync, or without a sync.
+    let bed = self::bed(MemoryFaults::default());
+    bed.put(b"key", b"value", true);
+    bed.journal.beside_sync(|| bed.put(b"key", b"value", true));
+    assert!(!bed.journal.stand_by(none, none));
+    bed.put(b"key", b"value", false);
+    assert!(!bed.journal.stand_by(none, none));
+}
+
+/// Acknowledged values never go back: not those that the failed sync was for, nor those that came behind it.
+#[test]
+fn what_was_answered_stays_readable_after_a_failed_fsync() {
+    let mut bed = bed(MemoryFaults { fail_sync: Some(2), ..MemoryFaults::default() });
+    bed.put(b"key", b"1", false);
+    bed.settle(0);
+    bed.settle(1_000);
+    let appended = bed.put(b"key", b"2", false);
+    bed.settle(1_500);
+    // On its way when the sync fails, and from a thread that was admitted before.
+    let on_its_way = [bed.put(b"key", b"3", false), bed.put(b"new", b"4", false)];
+    let held = bed.put(b"held", b"5", true);
+    assert_eq!(bed.committer.sync(), false);
+    assert_eq!(bed.journal.admit(), Err(Refusal::ReadOnly));
+    assert_eq!(bed.get(b"key").as_deref(), Some(&b"3"[..]));
+    assert_eq!((bed.get(b"new").as_deref(), bed.get(b"held")), (Some(&b"4"[..]), None));
+    let late = bed.put(b"key", b"6", false);
+    bed.settle(10_000);
+    assert_eq!(bed.get(b"key").as_deref(), Some(&b"6"[..]));
+    assert_eq!(*bed.seen.lost.lock().unwrap(), [b"held".to_vec()], "memory keeps the others");
+    for position in on_its_way.into_iter().chain([appended, held, late]) {
+        assert_eq!(bed.journal.outcome(position), Outcome::Lost, "nobody is told that it is durable");
     }
 }

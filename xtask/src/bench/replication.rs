@@ -26,14 +26,16 @@ usage: cargo xtask bench replication [options]
   --table NAME     this table only: cpu, lag, catch-up, copy, dead
   --server PATH    the larderd to measure (default: this workspace's)
 
-Method. --durability interval. Each server has one worker; the one that takes the writes is pinned with all its
+Method. --durability interval, but for the lag, which is also measured with the default. Each server has one worker; the one that takes the writes is pinned with all its
 threads to one core of this machine, its peer and the load to the other. The peer connects through a proxy of this
 program, which passes everything on at once. CPU is that of all threads of the server that takes the writes, user and
 system.
 cpu: a set of 1 KiB over 16 connections, one request in flight in each, and with 16 sets in one write; servers take
 turns.
-lag: while one connection sets 2,000 or 10,000 keys a second, 100 bytes each, 500 keys more are set, one after the
-other, and looked for at the peer without a pause: from before the set was sent until the peer has answered with it.
+lag: while one connection sets nothing, or 2,000 or 10,000 keys a second, 100 bytes each, 500 keys more are set, one
+after the other, and looked for at the peer without a pause: from before the set was sent until the peer has answered
+with it. With the default, --durability sync, a set takes an fsync at each of the two: a connection that waits for its
+replies sets what it can.
 catch-up: 200,000 keys of 100 bytes are set while the link is cut; from when it is open again until the peer has the
 last one.
 copy: a site with nothing connects to one that has 1,000,000 keys of 100 bytes, while both serve 1,000 gets or sets a
@@ -88,11 +90,11 @@ const TABLES: [(&str, Measure); 5] = [
 
 impl Bench {
     fn pair(&self) -> Result<Pair> {
-        Pair::start(&self.larderd, &self.cores)
+        Pair::start(&self.larderd, "interval", &self.cores)
     }
 
     fn alone(&self) -> Result<Site> {
-        Site::start(&self.larderd, self.cores.server, None)
+        Site::start(&self.larderd, "interval", self.cores.server, None)
     }
 
     fn cpu(&self) -> Result<()> {
@@ -157,9 +159,12 @@ impl Bench {
         let mut fsyncs = own_fsyncs(Folder::create().path())?;
         let [p50, p99] = [0.5, 0.99].map(|share| quantile(&mut fsyncs, share));
         println!("  a change is sent once it is on disk, which takes this disk: p50 {p50:.0}, p99 {p99:.0}");
-        println!("  {:<26} {:>10} {:>10} {:>10}", "", "p50", "p99", "sets/s");
-        for per_sec in [0, 2_000, 10_000] {
-            let pair = self.pair()?;
+        println!("  {:<34} {:>10} {:>10} {:>10}", "--durability", "p50", "p99", "sets/s");
+        for (durability, per_sec) in ["sync", "interval"]
+            .into_iter()
+            .flat_map(|durability| [0, 2_000, 10_000].map(|per_sec| (durability, per_sec)))
+        {
+            let pair = Pair::start(&self.larderd, durability, &self.cores)?;
             let load = Load::start(pair.first(), per_sec)?;
             let (mut set, mut get) = (pair.first().client()?, pair.second()?.client()?);
             let mut lags = Vec::new();
@@ -176,7 +181,8 @@ impl Bench {
             }
             let reached = load.stop()?;
             let [p50, p99] = [0.5, 0.99].map(|share| quantile(&mut lags, share));
-            println!("  {:<26} {p50:>10.0} {p99:>10.0} {reached:>10.0}", format!("{per_sec} sets/s beside"));
+            let row = format!("{durability}, {per_sec} sets/s beside");
+            println!("  {row:<34} {p50:>10.0} {p99:>10.0} {reached:>10.0}");
         }
         Ok(())
     }
@@ -209,7 +215,7 @@ impl Bench {
 
     fn copy(&self) -> Result<()> {
         println!("\nA copy of {COPIED} items of 100 bytes for a new site, while both serve");
-        let mut pair = Pair::start_first(&self.larderd, &self.cores)?;
+        let mut pair = Pair::start_first(&self.larderd, "interval", &self.cores)?;
         pair.first().client()?.set_all(0..COPIED, 100)?;
         let load = Load::start(pair.first(), 1_000)?;
         let cpu = cpu_secs(pair.first().pid())?;

@@ -14,6 +14,8 @@ use crate::persistence::Persistence;
 pub struct Parked {
     /// Those whose replies are held, with the positions for which they wait ([`Waiting::Durable`]).
     held: BinaryHeap<Reverse<(Position, usize)>>,
+    /// The highest position for which one has ever waited.
+    held_max: Position,
     /// Those that wait for anything that it does ([`Waiting::Commit`]), with what it had done.
     uncommitted: Vec<(u64, usize)>,
 }
@@ -22,7 +24,10 @@ impl Parked {
     /// A connection waits, for [`Waiting::Durable`] or [`Waiting::Commit`].
     pub fn push(&mut self, connection: usize, waiting: Waiting) {
         match waiting {
-            Waiting::Durable(position) => self.held.push(Reverse((position, connection))),
+            Waiting::Durable(position) => {
+                self.held.push(Reverse((position, connection)));
+                self.held_max = self.held_max.max(position);
+            }
             Waiting::Commit(progress) => self.uncommitted.push((progress, connection)),
             _ => {}
         }
@@ -32,6 +37,10 @@ impl Parked {
     /// the worker is to look again by itself.
     pub fn ask(&self, persistence: &Persistence, worker: usize) -> bool {
         persistence.note_waiting(worker);
+        persistence.journal().want_durable(self.held_max);
+        if !self.uncommitted.is_empty() {
+            persistence.journal().hurry_append();
+        }
         let progress = persistence.journal().progress();
         self.uncommitted.iter().any(|(before, _)| *before != progress)
             || self.next_held(persistence).is_some()
@@ -58,5 +67,34 @@ impl Parked {
     fn next_held(&self, persistence: &Persistence) -> Option<usize> {
         let Reverse((position, connection)) = self.held.peek()?;
         (persistence.outcome(*position) != Outcome::Pending).then_some(*connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use larder_store::MemoryStore;
+    use larder_store::commit::{Change, Kind, Step};
+
+    use super::*;
+    use crate::persistence::{self, StoreSettings};
+
+    /// Of another site, or of a namespace whose replies do not wait: nobody else asks for a sync of it.
+    #[test]
+    fn who_waits_for_a_change_that_was_answered_gets_a_sync() {
+        let store = Arc::new(MemoryStore::new());
+        let (shared, mut committer) = persistence::tests::kept(StoreSettings::default(), store);
+        let persistence = shared.persistence.as_ref().expect("it has one");
+        let journal = persistence.journal();
+        let position = journal.next_position(7);
+        let deletion = Kind::Delete { version: 1, base_version: 0 };
+        journal.submit(position, Change::new(deletion, b"key", b"", false).unfollowed());
+        while committer.step_through(0) == Step::Again {}
+        let mut parked = Parked::default();
+        parked.push(3, Waiting::Durable(position));
+        assert!(!parked.ask(persistence, 0), "it is not durable yet");
+        while committer.step_through(0) == Step::Again {}
+        assert_eq!((persistence.outcome(position), parked.take_ready(persistence)), (Outcome::Done, vec![3]));
     }
 }

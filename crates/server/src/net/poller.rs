@@ -89,6 +89,15 @@ impl Poller {
         }
     }
 
+    /// A client waits for something other than its socket. True: the socket is watched on, which costs nothing as long
+    /// as the client waits, too; else it is to be [resumed](Self::resume).
+    pub(crate) fn pause(&mut self, fd: impl AsFd) -> io::Result<bool> {
+        match &mut self.0 {
+            Kind::Epoll(_) => Ok(true),
+            Kind::Uring(uring) => uring.forget(fd).map(|()| false),
+        }
+    }
+
     /// Watches a new client.
     pub(crate) fn admit(&mut self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
         match &mut self.0 {

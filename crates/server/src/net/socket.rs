@@ -36,8 +36,10 @@ pub(crate) struct ClientSocket {
     connection: Connection,
     /// In the worker's queue, or parked.
     pub(crate) is_queued: bool,
-    /// Waits for something other than its socket. The poller does not watch the socket meanwhile.
+    /// Waits for something other than its socket.
     pub(crate) is_parked: bool,
+    /// While it does, the poller watches the socket.
+    pub(crate) is_watched: bool,
     /// Everything is sent, and the client knows that; it may read and send for a little longer.
     is_lingering: bool,
     /// What the poller watches the socket for.
@@ -98,7 +100,16 @@ pub(crate) enum Received {
 impl ClientSocket {
     pub(crate) fn new(wire: Wire, client: Arc<Client>, connection: Connection) -> Self {
         let interest = Interest::Readable;
-        Self { wire, client, connection, is_queued: false, is_parked: false, is_lingering: false, interest }
+        Self {
+            wire,
+            client,
+            connection,
+            is_queued: false,
+            is_parked: false,
+            is_watched: false,
+            is_lingering: false,
+            interest,
+        }
     }
 
     /// The client.
@@ -280,13 +291,16 @@ impl ClientSocket {
     }
 
     fn receive(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Result<usize, Next> {
-        if self.connection.is_held() {
+        let was_held = self.connection.is_held();
+        if was_held {
             self.connection.release(cx.shared)?;
         }
         if self.is_blocked() {
             self.send_rest(cx)?;
         }
         match self.connection.next() {
+            // The client has just got the reply that it waits for. The poller tells what it sends then.
+            Next::Read if was_held && self.wire.is_plain() => return Err(Next::Read),
             Next::Read => {}
             Next::Wait(_) => return Ok(0),
             next => return Err(next),

@@ -32,6 +32,7 @@ use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Counters;
 use crate::observe::trace;
 use crate::observe::watch::Event;
+use crate::persistence;
 use crate::shared::Shared;
 
 /// A worker.
@@ -112,6 +113,7 @@ impl Worker {
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
+        persistence::backing::wake_later();
         self.poller.enable()?;
         self.poller.add(self.pool.wake(self.index), Token::Wake)?;
         for (number, socket) in self.udp_sockets.iter().enumerate() {
@@ -142,7 +144,7 @@ impl Worker {
             };
             let mut round = Round::default();
             // Connections that queued before this round; those that this round adds wait for the next.
-            let queued = self.ready.len();
+            let mut queued = self.ready.len();
             // Before new arrivals, or those would take all turns. The others stay queued.
             for _ in 0..self.turn_queue.len().min(TURNS_PER_ROUND as usize) {
                 if let Some(fd) = self.turn_queue.pop_front() {
@@ -157,8 +159,11 @@ impl Worker {
                     Token::Listener(number) => self.accept(number),
                     Token::UdpSocket(number) => udp.serve(number, cx),
                     Token::Wake => {
+                        let others = self.ready.len();
                         self.drain_inbox();
                         self.unpark_committed();
+                        // Those have waited long enough.
+                        queued += self.ready.len() - others;
                     }
                 }
                 if round.is_full() {
@@ -205,6 +210,10 @@ impl Worker {
     ) {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
         if socket.is_queued && !is_its_turn {
+            if socket.is_parked && mem::take(&mut socket.is_watched) {
+                // It sends before it has its reply, and would wake us again and again.
+                let _ = self.poller.delete(&*socket);
+            }
             return;
         }
         socket.is_queued = false;
@@ -397,13 +406,15 @@ impl Worker {
         true
     }
 
-    /// Parks a connection that waits for something other than its socket: the socket may have more to read, and must
-    /// not wake us meanwhile. False if the connection had to be closed.
+    /// Parks a connection that waits for something other than its socket. False if the connection had to be closed.
     fn park(&mut self, fd: usize) -> bool {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
-        if self.poller.delete(&*socket).is_err() {
-            self.close(fd, CloseReason::Error);
-            return false;
+        match self.poller.pause(&*socket) {
+            Ok(is_watched) => socket.is_watched = is_watched,
+            Err(_) => {
+                self.close(fd, CloseReason::Error);
+                return false;
+            }
         }
         socket.is_queued = true;
         socket.is_parked = true;
@@ -416,7 +427,8 @@ impl Worker {
         if !mem::take(&mut socket.is_parked) {
             return;
         }
-        if self.poller.resume(&*socket, fd, socket.interest).is_ok() {
+        let is_watched = socket.is_watched;
+        if is_watched || self.poller.resume(&*socket, fd, socket.interest).is_ok() {
             self.ready.push_back(fd);
         } else {
             self.close(fd, CloseReason::Error);
@@ -441,12 +453,11 @@ impl Worker {
     /// If connections wait for the committer, asks it to wake this worker, which then looks again. Once for all
     /// requests of a round, so that their changes are one batch. What it did before is seen in the next round.
     fn await_commit(&self) {
-        if let Some(persistence) = &self.shared.persistence
-            && !self.parked.is_empty()
-            && self.parked.ask(persistence, self.index)
-        {
+        let Some(persistence) = &self.shared.persistence else { return };
+        if !self.parked.is_empty() && self.parked.ask(persistence, self.index) {
             self.pool.wake(self.index).notify();
         }
+        persistence.journal().wake_if_idle();
     }
 
     /// Queues the connections whose changes are durable or lost, and those that wait for any progress.

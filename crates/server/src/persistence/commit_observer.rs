@@ -58,9 +58,9 @@ impl Observer for CommitObserver {
         self.on_lost(change);
     }
 
-    fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool) {
+    fn on_commit(&self, changes: usize, bytes: u64, durable_micros: Option<u64>) {
         if let Some(persistence) = self.persistence() {
-            persistence.meters.committer.commit(changes as u64, bytes, is_durable);
+            persistence.meters.committer.commit(changes as u64, bytes, durable_micros);
         }
     }
 

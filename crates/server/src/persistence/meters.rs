@@ -1,7 +1,7 @@
 //! Measurements of the store. Each thread writes to a meter of its own, so nothing is shared on the path of a request.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_measure::{Histogram, Snapshot};
@@ -15,7 +15,7 @@ pub(crate) struct Meters {
     workers: Box<[ReadMeter]>,
 }
 
-/// What the committer measures. It is the only writer.
+/// What the committer measures. Its threads take turns, and are the only writers.
 #[derive(Default)]
 pub(crate) struct CommitMeter {
     append: Histogram,
@@ -24,8 +24,6 @@ pub(crate) struct CommitMeter {
     batches: BatchSizes,
     bytes: AtomicU64,
     errors: AtomicU64,
-    /// When the last append began. Its only user never waits for the lock.
-    began: Mutex<Option<Instant>>,
 }
 
 /// What a reader or a worker measures. It is the only writer.
@@ -116,25 +114,15 @@ impl Measured {
 }
 
 impl CommitMeter {
-    /// A batch was appended, and made durable if that was asked for.
-    pub(super) fn commit(&self, changes: u64, bytes: u64, is_durable: bool) {
+    /// Changes were appended, and made durable within so long if that was asked for.
+    pub(super) fn commit(&self, changes: u64, bytes: u64, durable_micros: Option<u64>) {
         let at = BATCH_BOUNDS.iter().position(|bound| changes <= *bound).unwrap_or(BATCH_BOUNDS.len() - 1);
         add(&self.batches.counts[at], 1);
         add(&self.batches.changes, changes);
         add(&self.bytes, bytes);
-        if is_durable && let Some(began) = self.began().take() {
-            self.commit.record(nanos(began.elapsed()), 1);
+        if let Some(micros) = durable_micros {
+            self.commit.record(micros.saturating_mul(1_000), 1);
         }
-    }
-
-    fn begin(&self) -> Instant {
-        let now = Instant::now();
-        *self.began() = Some(now);
-        now
-    }
-
-    fn began(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.began.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An append or an fsync failed.
@@ -162,7 +150,7 @@ pub(super) struct TimedStore {
 
 impl Destination for TimedStore {
     fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
-        let since = self.meters.committer.begin();
+        let since = Instant::now();
         let result = self.store.append(entries);
         self.meters.committer.append.record(nanos(since.elapsed()), 1);
         result
@@ -173,6 +161,10 @@ impl Destination for TimedStore {
         let result = self.store.sync();
         self.meters.committer.fsync.record(nanos(since.elapsed()), 1);
         result
+    }
+
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        self.store.keep_readable(entries)
     }
 
     fn state(&self, key: &[u8]) -> Result<Option<KeyState>> {
@@ -197,8 +189,7 @@ mod tests {
     fn batches_are_counted_by_size() {
         let meters = Meters::new(2, 1);
         for changes in [1, 2, 3, 4, 5, 4096, 9999] {
-            meters.committer.begin();
-            meters.committer.commit(changes, 10 * changes, changes > 4);
+            meters.committer.commit(changes, 10 * changes, (changes > 4).then_some(100));
         }
         let measured = meters.read();
         assert_eq!(measured.batches, [1, 1, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2]);

@@ -1,13 +1,13 @@
-//! The threads that do the store's I/O: the committer, the readers, those of lists of keys, that of backups, and one
+//! The threads that do the store's I/O: the committer, its stand-in, the readers, those of lists of keys, that of backups, and one
 //! that cleans up.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use larder_store::commit::{Committer, Step};
+use larder_store::commit::{Committer, Journal, Step};
 use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
 
 use super::meters::TimedStore;
@@ -20,7 +20,8 @@ use crate::shared::Shared;
 /// The threads of an open store.
 pub struct Threads {
     shared: Arc<Shared>,
-    committer: JoinHandle<Committer>,
+    commits: Arc<Commits>,
+    committers: [JoinHandle<()>; 2],
     others: Vec<JoinHandle<()>>,
     is_stopping: Arc<AtomicBool>,
 }
@@ -41,12 +42,17 @@ impl Threads {
         let interval_micros = u64::try_from(settings.interval.as_micros()).ok();
         let timed = TimedStore { store: Arc::clone(&store), meters: Arc::clone(&persistence.meters) };
         let committer = Committer::new(Arc::clone(&persistence.journal), timed, observer, interval_micros);
-        let committer = {
-            let (shared, is_stopping) = (Arc::clone(shared), Arc::clone(&is_stopping));
-            Builder::new()
-                .name("larder-commit".into())
-                .spawn(move || commit(committer, &shared, &is_stopping))?
+        let commits = Arc::new(Commits {
+            committer: Mutex::new(committer),
+            journal: Arc::clone(&persistence.journal),
+            start: Instant::now(),
+            is_stopping: Arc::clone(&is_stopping),
+        });
+        let spawn = |name: &str, run: fn(&Commits)| {
+            let commits = Arc::clone(&commits);
+            Builder::new().name(name.into()).spawn(move || run(&commits))
         };
+        let committers = [spawn("larder-commit", Commits::run)?, spawn("larder-append", Commits::stand_in)?];
         let mut others = Vec::new();
         for number in 0..settings.readers.max(1) {
             let (reader, pool) = (Reader::new(shared, number)?, Arc::clone(pool));
@@ -79,20 +85,20 @@ impl Threads {
             let thread = Builder::new().name("larder-clean".into());
             others.push(thread.spawn(move || maintain(&*store, &shared, &is_stopping))?);
         }
-        Ok(Self { shared: Arc::clone(shared), committer, others, is_stopping })
+        Ok(Self { shared: Arc::clone(shared), commits, committers, others, is_stopping })
     }
 
     /// Makes durable all that was changed, and closes the store. Call once the workers have ended.
     pub fn stop(self) {
-        let Self { shared, committer, others, is_stopping } = self;
+        let Self { shared, commits, committers, others, is_stopping } = self;
         is_stopping.store(true, SeqCst);
         let Some(persistence) = &shared.persistence else { return };
         persistence.fetches.stop();
         persistence.key_dumps.stop();
         persistence.backups.stop();
         persistence.journal.wake();
-        if let Ok(mut committer) = committer.join() {
-            committer.sync();
+        if committers.map(JoinHandle::join).iter().all(Result::is_ok) {
+            commits.committer().sync();
         }
         for thread in others {
             thread.thread().unpark();
@@ -123,33 +129,76 @@ fn handles(shared: &Shared) -> io::Result<Handles> {
     shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))
 }
 
-/// Commits until the server stops and nothing is left.
-fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -> Committer {
-    let start = Instant::now();
-    let elapsed_micros = || start.elapsed().as_micros() as u64;
-    let Some(persistence) = &shared.persistence else { return committer };
-    loop {
-        let now_micros = elapsed_micros();
-        let timeout = match committer.step(now_micros) {
-            Step::Again => {
-                let gather = Duration::from_micros(committer.gather_micros(elapsed_micros()));
-                if !gather.is_zero() {
-                    persistence.journal.gather(gather);
+/// What the two threads that commit share.
+struct Commits {
+    committer: Mutex<Committer>,
+    journal: Arc<Journal>,
+    start: Instant,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Commits {
+    fn committer(&self) -> MutexGuard<'_, Committer> {
+        self.committer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_micros(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+
+    /// Commits until the server stops and nothing is left.
+    fn run(&self) {
+        let journal = &self.journal;
+        loop {
+            let now_micros = self.now_micros();
+            let (step, store) = {
+                let mut committer = self.committer();
+                (committer.step(now_micros), committer.store())
+            };
+            let timeout = match step {
+                Step::Again | Step::Sync => {
+                    if step == Step::Sync {
+                        let result = journal.beside_sync(|| store.sync());
+                        self.committer().synced(result, self.now_micros());
+                    }
+                    let gather_micros = self.committer().gather_micros(self.now_micros());
+                    if gather_micros > 0 {
+                        journal.gather(Duration::from_micros(gather_micros));
+                    }
+                    continue;
                 }
+                Step::Idle => IDLE_MAX,
+                Step::IdleUntil { micros } => Duration::from_micros(micros.saturating_sub(now_micros)),
+            };
+            if self.is_stopping.load(SeqCst) {
+                return;
+            }
+            if journal.refusal().is_some() {
+                // What has come must wait for the next attempt.
+                std::thread::sleep(timeout.min(RETRY_MAX));
+            } else {
+                let linger = || Duration::from_micros(self.committer().linger_micros(self.now_micros()));
+                journal.wait(timeout.min(IDLE_MAX), linger);
+            }
+        }
+    }
+
+    /// Appends while the other thread waits for the disk to sync, until the server stops.
+    fn stand_in(&self) {
+        while !self.is_stopping.load(SeqCst) {
+            if !self.journal.stand_by(IDLE_MAX, LINGER) {
                 continue;
             }
-            Step::Idle => IDLE_MAX,
-            Step::IdleUntil { micros } => Duration::from_micros(micros.saturating_sub(now_micros)),
-        };
-        if is_stopping.load(SeqCst) {
-            return committer;
-        }
-        if persistence.journal.refusal().is_some() {
-            // What has come must wait for the next attempt.
-            std::thread::sleep(timeout.min(RETRY_MAX));
-        } else {
-            let linger = || Duration::from_micros(committer.linger_micros(elapsed_micros()));
-            persistence.journal.wait(timeout.min(IDLE_MAX), linger);
+            loop {
+                let mut committer = self.committer();
+                if !committer.is_syncing() || committer.step(self.now_micros()) != Step::Again {
+                    break;
+                }
+                drop(committer);
+                if self.journal.load().0 == 0 {
+                    break;
+                }
+            }
         }
     }
 }
@@ -175,6 +224,8 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
 
 /// Nothing that has to be noticed sooner comes without a wake-up.
 const IDLE_MAX: Duration = Duration::from_secs(1);
+/// For changes to gather that are appended beside a sync.
+const LINGER: Duration = Duration::from_micros(300);
 /// A stop does not wait longer for the next attempt.
 const RETRY_MAX: Duration = Duration::from_millis(200);
 const CLEANING_STEP_BYTES: u64 = 1 << 20;

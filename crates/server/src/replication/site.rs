@@ -362,7 +362,7 @@ pub(super) mod tests {
 
     /// Appends all that was submitted, and makes it durable.
     pub(in crate::replication) fn commit(committer: &mut Committer) {
-        while committer.step(0) == Step::Again {}
+        while committer.step_through(0) == Step::Again {}
         committer.sync();
     }
 }

@@ -184,7 +184,7 @@ mod tests {
 
         fn on_lost(&self, _change: &Change) {}
 
-        fn on_commit(&self, _changes: usize, _bytes: u64, _is_durable: bool) {}
+        fn on_commit(&self, _changes: usize, _bytes: u64, _durable_micros: Option<u64>) {}
 
         fn on_error(&self, _error: &Error) {}
     }
@@ -214,7 +214,7 @@ mod tests {
                     scope.spawn(|| waiter.wait(&socket, false, Until { position, timeout: minute }));
                 journal.submit(position, Change::new(larder_store::commit::Kind::Nothing, b"", b"", true));
                 while journal.outcome(position) == Outcome::Pending {
-                    committer.step(0);
+                    committer.step_through(0);
                 }
                 assert!(!waiting.join().expect("no panic").expect("it waits"), "nothing is to be read");
             });

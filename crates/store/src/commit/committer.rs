@@ -1,11 +1,13 @@
 //! Appends what the journal has, in batches, and makes it durable. A state machine without a thread or a clock: its
-//! owner calls [`Committer::step`] again and again. A step appends, or syncs, once.
+//! owner calls [`Committer::step`] again and again. A step appends once, or begins a sync. The owner makes that sync
+//! ([`Destination::sync`]) on any thread, and tells its outcome ([`Committer::synced`]); steps in between append.
 //!
 //! A batch is all that has come meanwhile, so the more changes wait, the fewer fsyncs each of them costs (group commit;
 //! DeWitt et al., SIGMOD 1984).
 //!
 //! When the store cannot append, what was sequenced is lost: the items leave the memory, those who wait are told, and
-//! new changes are refused until an attempt succeeds. After a failed fsync nothing is written any more.
+//! new changes are refused until an attempt succeeds. After a failed fsync nothing is written any more; what nobody
+//! waits for was answered before, and stays readable ([`Destination::keep_readable`]).
 
 use std::sync::Arc;
 
@@ -24,6 +26,9 @@ pub trait Destination: Send + Sync {
     /// [`Store::sync`].
     fn sync(&self) -> Result<u64>;
 
+    /// [`Store::keep_readable`].
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()>;
+
     /// [`Store::state`].
     fn state(&self, key: &[u8]) -> Result<Option<KeyState>>;
 }
@@ -35,6 +40,10 @@ impl<S: Store + ?Sized> Destination for Arc<S> {
 
     fn sync(&self) -> Result<u64> {
         (**self).sync()
+    }
+
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        (**self).keep_readable(entries)
     }
 
     fn state(&self, key: &[u8]) -> Result<Option<KeyState>> {
@@ -56,8 +65,9 @@ pub trait Observer: Send + Sync {
         let _ = change;
     }
 
-    /// A batch was appended and, if that was asked for, made durable. `bytes`: of keys and values.
-    fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool);
+    /// Changes were appended and, if somebody waits for that, made durable, so long after their first step; `bytes`: of
+    /// keys and values.
+    fn on_commit(&self, changes: usize, bytes: u64, durable_micros: Option<u64>);
 
     /// The store failed.
     fn on_error(&self, error: &Error);
@@ -68,6 +78,9 @@ pub trait Observer: Send + Sync {
 pub enum Step {
     /// To be called again at once.
     Again,
+    /// A sync has begun: it is to be made ([`Committer::store`]), and [`Committer::synced`] to be called with its
+    /// outcome. Until then steps append, and begin no other.
+    Sync,
     /// Nothing is to do before a change comes.
     Idle,
     /// Nothing is to do before a change comes, or this time has passed.
@@ -80,7 +93,7 @@ pub enum Step {
 /// Appends and syncs.
 pub struct Committer {
     journal: Arc<Journal>,
-    store: Box<dyn Destination>,
+    store: Arc<dyn Destination>,
     observer: Arc<dyn Observer>,
     /// Changes that need no fsync of their own are made durable within this time; `None`: when the store is closed.
     interval_micros: Option<u64>,
@@ -99,8 +112,29 @@ pub struct Committer {
     batch: Vec<Change>,
     /// Once the store is read-only: the position of the last flush that it had by then.
     floor_kept: u64,
-    /// What was appended and is made durable by the next step: how many changes, and their bytes.
-    appended: Option<(usize, u64)>,
+    /// The next step begins a sync, unless one runs.
+    is_sync_asked: bool,
+    /// What was appended and somebody waits for, and no sync covers.
+    held: Held,
+    /// The sync that runs.
+    syncing: Option<Syncing>,
+    /// The batch could not be appended: it is lost once all before it is durable.
+    is_losing: bool,
+}
+
+/// Changes for which somebody waits.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    changes: usize,
+    bytes: u64,
+    since_micros: u64,
+}
+
+/// A sync that has begun. What is appended from then on is not durable by it.
+struct Syncing {
+    /// It covers the changes up to this position.
+    through: u64,
+    held: Held,
 }
 
 impl Committer {
@@ -113,7 +147,7 @@ impl Committer {
     ) -> Self {
         Self {
             journal,
-            store: Box::new(store),
+            store: Arc::new(store),
             observer,
             interval_micros,
             unsynced_since_micros: None,
@@ -124,23 +158,22 @@ impl Committer {
             retry_micros: 0,
             batch: Vec::new(),
             floor_kept: 0,
-            appended: None,
+            is_sync_asked: false,
+            held: Held::default(),
+            syncing: None,
+            is_losing: false,
         }
     }
 
     /// Does what there is to do. The time is any that does not go back.
     pub fn step(&mut self, now_micros: u64) -> Step {
-        if let Some((changes, bytes)) = self.appended.take() {
-            self.synced_micros = now_micros;
-            if self.sync() {
-                self.observer.on_commit(changes, bytes, true);
-            }
-            return Step::Again;
+        if self.is_losing {
+            return self.go_on_losing(now_micros);
         }
         match self.journal.refusal() {
             Some(Refusal::ReadOnly) => {
                 // Of threads that were admitted before.
-                self.lose_what_is_left(self.journal.applied());
+                self.settle_what_is_left(self.journal.applied());
                 Step::Idle
             }
             Some(_) if now_micros < self.retry_micros => Step::IdleUntil { micros: self.retry_micros },
@@ -153,36 +186,76 @@ impl Committer {
         }
     }
 
-    /// Makes durable all that was applied, regardless of the interval. False: the store has become read-only.
-    pub fn sync(&mut self) -> bool {
-        self.synced_changes = std::mem::take(&mut self.awaited);
-        (self.unsynced_since_micros, self.has_gathered) = (None, false);
-        match self.store.sync() {
-            Ok(_) => {
-                self.journal.set_durable(self.journal.applied());
-                self.observer.on_progress();
-                true
+    /// The same for an owner who waits for each sync: never [`Step::Sync`].
+    pub fn step_through(&mut self, now_micros: u64) -> Step {
+        match self.step(now_micros) {
+            Step::Sync => {
+                let result = self.store.sync();
+                self.synced(result, now_micros);
+                Step::Again
             }
-            Err(error) => {
-                self.become_read_only(&error);
-                false
-            }
+            step => step,
         }
     }
 
-    fn sync_at(&mut self, now_micros: u64) -> Step {
+    /// Where to make a sync that has begun.
+    pub fn store(&self) -> Arc<dyn Destination> {
+        Arc::clone(&self.store)
+    }
+
+    /// True from [`Step::Sync`] until [`synced`](Self::synced).
+    pub fn is_syncing(&self) -> bool {
+        self.syncing.is_some()
+    }
+
+    /// Makes durable all that was applied, regardless of the interval. Not while a sync runs. False: the store has
+    /// become read-only.
+    pub fn sync(&mut self) -> bool {
+        self.begin_sync(self.synced_micros);
+        let result = self.store.sync();
+        self.synced(result, self.synced_micros);
+        self.journal.refusal() != Some(Refusal::ReadOnly)
+    }
+
+    fn begin_sync(&mut self, now_micros: u64) -> Step {
         self.synced_micros = now_micros;
-        self.sync();
-        Step::Again
+        self.synced_changes = std::mem::take(&mut self.awaited);
+        (self.unsynced_since_micros, self.has_gathered, self.is_sync_asked) = (None, false, false);
+        let held = std::mem::take(&mut self.held);
+        self.syncing = Some(Syncing { through: self.journal.applied(), held });
+        Step::Sync
+    }
+
+    /// The sync that had begun has ended.
+    pub fn synced(&mut self, result: Result<u64>, now_micros: u64) {
+        let Some(Syncing { through, held }) = self.syncing.take() else { return };
+        match result {
+            // Found out meanwhile.
+            _ if self.journal.refusal() == Some(Refusal::ReadOnly) => {}
+            Ok(_) => {
+                self.journal.set_durable(through);
+                self.observer.on_progress();
+                if held.changes > 0 {
+                    let micros = now_micros.saturating_sub(held.since_micros);
+                    self.observer.on_commit(held.changes, held.bytes, Some(micros));
+                }
+            }
+            Err(error) => self.become_read_only(&error),
+        }
     }
 
     fn commit(&mut self, now_micros: u64) -> Step {
-        let is_sync_due = self.sync_due_micros().is_some_and(|due| due <= now_micros);
+        let can_sync = self.syncing.is_none();
+        if can_sync && self.is_sync_asked {
+            return self.begin_sync(now_micros);
+        }
+        let is_sync_due = can_sync && self.sync_due_micros().is_some_and(|due| due <= now_micros);
         // Before more is taken: under load there always is more. Followers get with it what has come until now: who
         // waits for the pause to end waits for one sync.
         if is_sync_due && (self.has_gathered || !self.journal.is_followed()) {
-            return self.sync_at(now_micros);
+            return self.begin_sync(now_micros);
         }
+        let wanted = self.journal.wanted();
         let first = self.journal.applied() + 1;
         let mut bytes = 0;
         while self.batch.len() < BATCH_CHANGES_MAX
@@ -194,35 +267,49 @@ impl Committer {
             self.batch.push(change);
         }
         if self.batch.is_empty() {
-            if is_sync_due {
-                return self.sync_at(now_micros);
+            if is_sync_due || can_sync && self.needs_sync_for(wanted) {
+                return self.begin_sync(now_micros);
             }
-            return self.sync_due_micros().map_or(Step::Idle, |micros| Step::IdleUntil { micros });
+            let due_micros = if can_sync { self.sync_due_micros() } else { None };
+            return due_micros.map_or(Step::Idle, |micros| Step::IdleUntil { micros });
         }
         self.has_gathered = is_sync_due || self.followed_due_micros() <= now_micros;
         self.keep_awaiting_expiries();
-        if let Err(error) = append(&*self.store, &self.batch) {
+        if let Err(error) = append(&self.batch, |entries| self.store.append(entries).map(drop)) {
             if let Error::ReadOnly { .. } = error {
                 self.become_read_only(&error);
             } else {
-                self.fail(&error, now_micros);
+                self.fail(&error);
             }
             return Step::Again;
         }
-        let is_sync = self.batch.iter().any(|change| change.is_sync);
+        let is_held = self.batch.iter().any(|change| change.is_sync);
         self.awaited += self.batch.iter().filter(|change| change.is_followed).count();
         let changes = self.batch.len();
         let payload_bytes = self.batch.iter().map(Change::payload_bytes).sum();
         self.batch.clear();
         self.journal.set_applied(first + changes as u64 - 1);
         self.unsynced_since_micros.get_or_insert(now_micros);
-        if is_sync {
-            self.appended = Some((changes, payload_bytes));
-        } else {
+        self.is_sync_asked |= is_held || self.needs_sync_for(wanted);
+        if self.journal.takes_append_awaited() || !is_held {
             self.observer.on_progress();
-            self.observer.on_commit(changes, payload_bytes, false);
+        }
+        if is_held {
+            if self.held.changes == 0 {
+                self.held.since_micros = now_micros;
+            }
+            self.held.changes += changes;
+            self.held.bytes += payload_bytes;
+        } else {
+            self.observer.on_commit(changes, payload_bytes, None);
         }
         Step::Again
+    }
+
+    /// Somebody waits until this position is durable, and it was appended after the last sync began.
+    fn needs_sync_for(&self, wanted: u64) -> bool {
+        let covered = self.syncing.as_ref().map_or(self.journal.durable(), |syncing| syncing.through);
+        self.unsynced_since_micros.is_some() && (covered + 1..=self.journal.applied()).contains(&wanted)
     }
 
     /// A touch that has come before its value waits for it, and the older value lives as long meanwhile. A touch of
@@ -283,22 +370,27 @@ impl Committer {
     }
 
     /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.
-    /// What was appended before is made durable first: below the barrier everything counts as durable.
-    fn fail(&mut self, error: &Error, now_micros: u64) {
+    fn fail(&mut self, error: &Error) {
         self.observer.on_error(error);
-        if self.unsynced_since_micros.is_some() && !self.sync() {
-            return;
+        let is_full = matches!(error, Error::Full { .. });
+        self.journal.set_refusal(Some(if is_full { Refusal::Full } else { Refusal::Failed }));
+        self.is_losing = true;
+    }
+
+    /// What was appended before is made durable first: below the barrier everything counts as durable.
+    fn go_on_losing(&mut self, now_micros: u64) -> Step {
+        if self.syncing.is_some() {
+            return Step::Idle;
         }
-        self.journal.set_refusal(Some(if matches!(error, Error::Full { .. }) {
-            Refusal::Full
-        } else {
-            Refusal::Failed
-        }));
+        if self.unsynced_since_micros.is_some() {
+            return self.begin_sync(now_micros);
+        }
+        self.is_losing = false;
         self.retry_micros = now_micros + RETRY_MICROS;
         let applied = self.journal.applied();
         let mut next = applied + 1 + self.batch.len() as u64;
         let barrier = loop {
-            next = self.lose(next);
+            next = self.settle(next, false);
             // From here on what was read from the store before says nothing, and a key whose change was lost is as the
             // store has it. If no change came in between, none builds upon what was lost: memory had lost it before.
             let barrier = self.journal.next_position_of_all();
@@ -312,6 +404,7 @@ impl Committer {
         }
         self.journal.note_lost(applied + 1..=barrier - 1);
         self.resolve(barrier);
+        Step::Again
     }
 
     /// After a failed fsync nobody knows what the disk has. A flush that was appended concerns all keys: whether it was
@@ -320,6 +413,7 @@ impl Committer {
     fn become_read_only(&mut self, error: &Error) {
         self.observer.on_error(error);
         self.journal.set_refusal(Some(Refusal::ReadOnly));
+        self.is_losing = false;
         let (applied, durable, floor) =
             (self.journal.applied(), self.journal.durable(), self.journal.floor());
         self.floor_kept = match floor <= applied {
@@ -328,12 +422,12 @@ impl Committer {
             false if applied > durable => applied,
             false => 0,
         };
-        self.lose_what_is_left(durable);
+        self.settle_what_is_left(durable);
     }
 
-    /// Everything above `durable` is lost.
-    fn lose_what_is_left(&mut self, durable: u64) {
-        let last = self.lose(self.journal.applied() + 1 + self.batch.len() as u64) - 1;
+    /// Nobody is told that anything above `durable` was made. What was answered before stays readable.
+    fn settle_what_is_left(&mut self, durable: u64) {
+        let last = self.settle(self.journal.applied() + 1 + self.batch.len() as u64, true) - 1;
         if last > durable {
             self.journal.note_lost(durable + 1..=last);
             self.journal.set_floor(self.floor_kept);
@@ -341,12 +435,16 @@ impl Committer {
         }
     }
 
-    /// Loses the batch, and all changes from position `next` on. Returns the next position. When it returns, no item in
-    /// memory has what was lost.
-    fn lose(&mut self, mut next: u64) -> u64 {
+    /// Takes the batch, and all changes from position `next` on. They are lost, but for those that were answered
+    /// before, if `keeps_answered`. Returns the next position. When it returns, no item in memory has what was lost.
+    fn settle(&mut self, mut next: u64, keeps_answered: bool) -> u64 {
         loop {
             for change in self.batch.drain(..) {
-                self.observer.on_lost(&change);
+                let keep = |entries: &[Entry<'_>]| self.store.keep_readable(entries);
+                let is_kept = keeps_answered && !change.is_sync;
+                if !is_kept || append(std::slice::from_ref(&change), keep).is_err() {
+                    self.observer.on_lost(&change);
+                }
             }
             if next > self.journal.last_given() {
                 return next;
@@ -369,11 +467,12 @@ impl Committer {
     }
 }
 
-fn append(store: &dyn Destination, batch: &[Change]) -> Result<()> {
+/// Passes on what of these changes the store has to know.
+fn append(batch: &[Change], to: impl FnOnce(&[Entry<'_>]) -> Result<()>) -> Result<()> {
     let values: Vec<[&[u8]; 1]> = batch.iter().map(|change| [change.value()]).collect();
     let entries: Vec<_> =
         batch.iter().zip(&values).filter_map(|(change, value)| change.entry(value)).collect();
-    if entries.is_empty() { Ok(()) } else { store.append(&entries).map(drop) }
+    if entries.is_empty() { Ok(()) } else { to(&entries) }
 }
 
 const BATCH_CHANGES_MAX: usize = 4096;

@@ -70,6 +70,16 @@ pub struct Journal {
     is_hurried: AtomicBool,
     idle: Mutex<()>,
     wake: Condvar,
+    /// Somebody waits until this position is durable; the highest one.
+    wanted: AtomicU64,
+    /// Somebody waits for something to be appended.
+    is_append_awaited: AtomicBool,
+    /// The last position that was submitted and for whose sync nobody waits.
+    answered: AtomicU64,
+    /// Beside a sync: see [`beside_sync`](Self::beside_sync).
+    is_syncing: AtomicBool,
+    is_called: AtomicBool,
+    call: Condvar,
 }
 
 /// What became of a position.
@@ -124,6 +134,12 @@ impl Journal {
             is_hurried: AtomicBool::new(false),
             idle: Mutex::new(()),
             wake: Condvar::new(),
+            wanted: AtomicU64::new(0),
+            is_append_awaited: AtomicBool::new(false),
+            answered: AtomicU64::new(0),
+            is_syncing: AtomicBool::new(false),
+            is_called: AtomicBool::new(false),
+            call: Condvar::new(),
         }
     }
 
@@ -176,9 +192,17 @@ impl Journal {
         self.given.fetch_add(1, AcqRel) + 1
     }
 
-    /// The change of a position.
+    /// The change of a position. Wakes the committer.
     pub fn submit(&self, position: u64, change: Change) {
+        self.place(position, change);
+        self.wake_if_idle();
+    }
+
+    /// The same without waking the committer: whoever places several changes, or will wait for one
+    /// ([`hurry`](Self::hurry)), wakes it once, behind them ([`wake_if_idle`](Self::wake_if_idle)).
+    pub fn place(&self, position: u64, change: Change) {
         self.bytes.fetch_add(change.memory_bytes(), Relaxed);
+        let is_answered = !change.is_sync;
         let mut change = Some(change);
         loop {
             let mut slot = lock(self.slot(position));
@@ -188,9 +212,20 @@ impl Journal {
             }
             // More threads were admitted at once than there are changes to spare.
             drop(slot);
+            self.wake_if_idle();
             std::thread::yield_now();
         }
-        if self.is_idle.swap(false, AcqRel) {
+        if is_answered {
+            self.answered.fetch_max(position, SeqCst);
+            if self.is_syncing.load(SeqCst) {
+                self.call_stand_in();
+            }
+        }
+    }
+
+    /// Wakes the committer if it has nothing to do, and changes wait.
+    pub fn wake_if_idle(&self) {
+        if self.is_idle.load(SeqCst) && self.load().0 > 0 && self.is_idle.swap(false, AcqRel) {
             self.notify();
         }
     }
@@ -199,9 +234,78 @@ impl Journal {
     pub fn hurry(&self) {
         // The committer says that it lingers, and then looks whether it may; this does it the other way round.
         self.is_hurried.store(true, SeqCst);
-        if self.is_lingering.load(SeqCst) && self.is_lingering.swap(false, AcqRel) {
+        let takes = |flag: &AtomicBool| flag.load(SeqCst) && flag.swap(false, AcqRel);
+        let (was_lingering, was_idle) = (takes(&self.is_lingering), takes(&self.is_idle));
+        if was_lingering || was_idle {
             self.notify();
         }
+    }
+
+    /// Somebody waits until this position is durable: once it is appended, it is synced without delay.
+    pub fn want_durable(&self, position: u64) {
+        if self.wanted.load(Relaxed) < position {
+            self.wanted.fetch_max(position, SeqCst);
+            if self.is_sync_wanted() && self.is_idle.swap(false, AcqRel) {
+                self.notify();
+            }
+        }
+    }
+
+    /// Somebody waits for a change that is appended to be durable.
+    pub fn is_sync_wanted(&self) -> bool {
+        (self.durable() + 1..=self.applied()).contains(&self.wanted())
+    }
+
+    pub(super) fn wanted(&self) -> u64 {
+        self.wanted.load(SeqCst)
+    }
+
+    /// Somebody waits until a change is appended, also beside a sync.
+    pub fn hurry_append(&self) {
+        self.is_append_awaited.store(true, SeqCst);
+        if self.is_syncing.load(SeqCst) {
+            self.call_stand_in();
+        }
+    }
+
+    pub(super) fn takes_append_awaited(&self) -> bool {
+        self.is_append_awaited.load(SeqCst) && self.is_append_awaited.swap(false, SeqCst)
+    }
+
+    /// Runs a sync. Meanwhile a second thread is called for changes that were answered, or that somebody waits for: to
+    /// append them, since the disk may take long. Those that wait for the next sync anyway do not call it.
+    pub fn beside_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
+        self.is_syncing.store(true, SeqCst);
+        if self.answered.load(SeqCst) > self.applied() || self.is_append_awaited.load(SeqCst) {
+            self.call_stand_in();
+        }
+        let result = sync();
+        self.is_syncing.store(false, SeqCst);
+        result
+    }
+
+    fn call_stand_in(&self) {
+        if !self.is_called.swap(true, SeqCst) {
+            drop(lock(&self.idle));
+            self.call.notify_one();
+        }
+    }
+
+    /// The second thread waits until it is called, at most so long, and then for more changes, unless somebody waits for
+    /// one. False: nobody has called it.
+    pub fn stand_by(&self, timeout: Duration, linger: Duration) -> bool {
+        let (idle, _) = self
+            .call
+            .wait_timeout_while(lock(&self.idle), timeout, |()| !self.is_called.load(SeqCst))
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(idle);
+        if !self.is_called.load(SeqCst) {
+            return false;
+        }
+        if !self.is_append_awaited.load(SeqCst) {
+            std::thread::sleep(linger);
+        }
+        self.is_called.swap(false, SeqCst)
     }
 
     fn notify(&self) {
@@ -322,7 +426,7 @@ impl Journal {
         self.is_lingering.store(true, SeqCst);
         let idle = lock(&self.idle);
         self.is_idle.store(true, SeqCst);
-        if self.has_next() {
+        if self.has_next() || self.is_sync_wanted() {
             self.is_idle.store(false, Relaxed);
             self.is_lingering.store(false, Relaxed);
             return;
@@ -356,11 +460,12 @@ impl Journal {
         }
     }
 
-    /// Wakes the committer, for a reason of its own.
+    /// Wakes the committer, for a reason of its own, and the thread that stands by.
     pub fn wake(&self) {
         self.is_idle.store(false, Release);
         self.is_lingering.store(false, Release);
         self.notify();
+        self.call_stand_in();
     }
 
     /// From here on somebody reads the log, up to what is durable: changes are made so soon after they were applied,

@@ -11,10 +11,12 @@ use super::index::IndexEntry;
 use super::notes::Note;
 use super::record::{EXTENSION_BYTES, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
 use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file, take_number};
-use super::writer::Writer;
+use super::writer::{Writer, sync_file};
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
+use crate::files::File;
+use crate::files::memory::MemoryFile;
 use crate::flushes::encode_exceptions;
 use crate::usage::PrefixUsage;
 use crate::validate::{exceptions_bytes, validate_batch, validate_notes};
@@ -34,6 +36,42 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
 
 fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     store.read_only.check()?;
+    append_where(store, appender, entries, |appender, bytes| {
+        // On a full disk, what makes room later may use what was set aside for it.
+        let only_removes = !entries
+            .iter()
+            .any(|entry| matches!(entry, Entry::Put(_) | Entry::Touch { .. } | Entry::Note { .. }));
+        make_room(store, appender, bytes, entries.len(), only_removes)
+    })
+}
+
+/// See [`Store::keep_readable`](crate::Store::keep_readable): the entries go to a segment in memory, and nothing to the
+/// disk.
+pub(super) fn keep_readable(store: &LogStore, entries: &[Entry<'_>]) -> Result<()> {
+    validate_batch(entries)?;
+    let mut appender = store.appender();
+    if !store.read_only.is_set() {
+        return append_locked(store, &mut appender, entries).map(drop);
+    }
+    if !appender.is_in_memory {
+        let number = take_number(&mut store.manifest().next_number)?;
+        let header = SegmentFile::header(store, number, Stream::Log);
+        let (file, file_bytes) = (Arc::<MemoryFile>::default(), 0);
+        let mut writer = SegmentFile { header, file, file_bytes }.open(store)?;
+        writer.limit = u64::MAX;
+        appender.writer = Some(writer);
+        appender.is_in_memory = true;
+    }
+    append_where(store, &mut appender, entries, |_, _| Ok(())).map(drop)
+}
+
+/// Appends where `make_room` has made room for so many bytes.
+fn append_where(
+    store: &LogStore,
+    appender: &mut Appender,
+    entries: &[Entry<'_>],
+    make_room: impl FnOnce(&mut Appender, u64) -> Result<()>,
+) -> Result<SequenceRange> {
     {
         let notes = store.notes.read().unwrap_or_else(PoisonError::into_inner);
         validate_notes(entries, |name| notes.get(name).is_some(), notes.len())?;
@@ -48,13 +86,9 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     }
     let bytes =
         entries.iter().map(|entry| padded(record_bytes(entry)) as u64).sum::<u64>() + HEADER_BYTES as u64;
-    // On a full disk, what makes room later may use what was set aside for it.
-    let only_removes = !entries
-        .iter()
-        .any(|entry| matches!(entry, Entry::Put(_) | Entry::Touch { .. } | Entry::Note { .. }));
-    make_room(store, appender, bytes, entries.len(), only_removes)?;
+    make_room(appender, bytes)?;
     let durable = store.durable_sequence.load(Relaxed);
-    let Appender { writer: Some(writer), scratch, noted_durable } = appender else {
+    let Appender { writer: Some(writer), scratch, noted_durable, .. } = appender else {
         return Err(Error::Full { doing: "appending".to_owned() });
     };
 
@@ -293,16 +327,40 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
     }
 }
 
-pub(super) fn sync(store: &LogStore, appender: &mut Appender) -> Result<u64> {
-    store.read_only.check()?;
-    let last = store.last_sequence.load(Relaxed);
-    if let Some(writer) = &mut appender.writer {
-        store.counters.fsyncs.fetch_add(u64::from(writer.unsynced), Relaxed);
-        let name = writer.segment.name();
-        writer.sync().map_err(|error| store.write_failed(format!("writing {name}"), error))?;
+/// What a sync is to make durable: all that was appended when it began.
+pub(super) struct Sync {
+    /// The open segment, how many writes it had, and where it ended. `None`: nothing was written since the last seal.
+    written: Option<(Arc<Segment>, u64, u64)>,
+    last: u64,
+}
+
+/// Begins a sync; [`Sync::finish`] makes it, and needs no lock of the appender, which goes on meanwhile.
+pub(super) fn begin_sync(store: &LogStore, appender: &Appender) -> Sync {
+    let written = appender.writer.as_ref().map(|writer| (writer.segment.clone(), writer.writes, writer.end));
+    Sync { written, last: store.last_sequence.load(Relaxed) }
+}
+
+impl Sync {
+    pub(super) fn finish(self, store: &LogStore) -> Result<u64> {
+        // The system tells a failure once: whoever asks beside the one that is told would take it for success.
+        let _syncing = store.syncing();
+        store.read_only.check()?;
+        if let Some((segment, writes, end)) = self.written
+            && segment.synced_writes.load(Relaxed) < writes
+        {
+            store.counters.fsyncs.fetch_add(1, Relaxed);
+            sync_file(&segment, writes, end)
+                .map_err(|error| store.write_failed(format!("writing {}", segment.name()), error))?;
+        }
+        store.durable_sequence.fetch_max(self.last, Release);
+        Ok(store.durable_sequence.load(Relaxed))
     }
-    store.durable_sequence.store(last, Release);
-    Ok(last)
+}
+
+/// Makes durable all that was appended before.
+pub(super) fn sync(store: &LogStore) -> Result<u64> {
+    let sync = begin_sync(store, &store.appender());
+    sync.finish(store)
 }
 
 /// Lets the log itself say what is durable, if nothing was appended since that could.
@@ -364,11 +422,13 @@ fn make_room(
 /// Seals the open segment, if there is one. Its data is durable then.
 pub(super) fn seal(store: &LogStore, appender: &mut Appender) -> Result<()> {
     let Some(writer) = &mut appender.writer else { return Ok(()) };
+    let _syncing = store.syncing();
+    store.read_only.check()?;
     store.counters.fsyncs.fetch_add(1, Relaxed);
     let name = writer.segment.name();
     writer.seal().map_err(|error| store.write_failed(format!("sealing {name}"), error))?;
     appender.writer = None;
-    store.durable_sequence.store(store.last_sequence.load(Relaxed), Release);
+    store.durable_sequence.fetch_max(store.last_sequence.load(Relaxed), Release);
     Ok(())
 }
 
@@ -379,15 +439,37 @@ pub(super) fn new_segment(
     stream: Stream,
     file_bytes: u64,
 ) -> Result<Writer> {
-    // The name is used up even if what follows fails: its file may come back after a crash.
     let number = take_number(&mut manifest.next_number)?;
-    let first_sequence = if stream == Stream::Log { store.last_sequence.load(Relaxed) + 1 } else { 0 };
-    let header = SegmentHeader { number, stream, first_sequence, secret: store.secret };
-    store.counters.fsyncs.fetch_add(1, Relaxed);
-    let file = create_file(&*store.files, &header, file_bytes).map_err(|(source, sync_failed)| {
-        let doing = format!("making segment {number}");
-        store.write_failed(doing, super::WriteError { source, sync_failed })
-    })?;
-    let segment = store.segments.insert(|slot| Segment::new(&header, slot, file))?;
-    Ok(Writer::new(segment, file_bytes))
+    SegmentFile::create(store, number, stream, file_bytes)?.open(store)
+}
+
+/// The file of a segment that is not in the table yet.
+pub(super) struct SegmentFile {
+    header: SegmentHeader,
+    file: Arc<dyn File>,
+    file_bytes: u64,
+}
+
+impl SegmentFile {
+    /// The name is used up even if this fails: its file may come back after a crash.
+    pub(super) fn create(store: &LogStore, number: u64, stream: Stream, file_bytes: u64) -> Result<Self> {
+        let header = Self::header(store, number, stream);
+        store.counters.fsyncs.fetch_add(1, Relaxed);
+        let file = create_file(&*store.files, &header, file_bytes).map_err(|(source, sync_failed)| {
+            let doing = format!("making segment {number}");
+            store.write_failed(doing, super::WriteError { source, sync_failed })
+        })?;
+        Ok(Self { header, file, file_bytes })
+    }
+
+    fn header(store: &LogStore, number: u64, stream: Stream) -> SegmentHeader {
+        let first_sequence = if stream == Stream::Log { store.last_sequence.load(Relaxed) + 1 } else { 0 };
+        SegmentHeader { number, stream, first_sequence, secret: store.secret }
+    }
+
+    /// Puts it into the table: from now on each manifest names it.
+    pub(super) fn open(self, store: &LogStore) -> Result<Writer> {
+        let segment = store.segments.insert(|slot| Segment::new(&self.header, slot, self.file))?;
+        Ok(Writer::new(segment, self.file_bytes))
+    }
 }

@@ -21,13 +21,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::LogStore;
 use super::account::Account;
-use super::append::{new_segment, note_durable, sync, tombstone_of, uncount};
+use super::append::{SegmentFile, begin_sync, note_durable, sync, tombstone_of, uncount};
 use super::bugs::{Bug, is_planted};
 use super::digest::Digest;
 use super::index::{IndexEntry, Location};
 use super::record::{Header, Kind, pad};
 use super::retain::{is_needed, left_of, log_floor};
-use super::segment::{FooterEntry, Segment, Stream, footer_bytes};
+use super::segment::{FooterEntry, Segment, Stream, footer_bytes, take_number};
 use super::window::Window;
 use super::writer::{WriteError, Writer};
 use crate::error::{Error, Result};
@@ -555,7 +555,7 @@ impl Job {
         let key = found.key.to_vec();
         // The tombstone may be durable at any moment from now on. What killed the item must be so before.
         if copy.kind == Kind::Delete && store.flushes.newest() > store.durable_sequence.load(Relaxed) {
-            sync(store, &mut store.appender())?;
+            sync(store)?;
         }
         let is_expiring = copy.kind == Kind::Put && copy.exptime_secs != 0;
         let stream = &mut cleaner.streams[usize::from(is_expiring)];
@@ -581,11 +581,11 @@ impl Job {
         if self.segment.stream == Stream::Log {
             store.log_start.fetch_max(self.segment.max_sequence.load(Relaxed) + 1, Release);
         }
-        let mut appender = store.appender();
-        sync(store, &mut appender)?;
-        let image = store.capture(&appender);
+        let appender = store.appender();
+        let (image, sync) = (store.capture(&appender), begin_sync(store, &appender));
         let mut manifest = store.manifest();
         drop(appender);
+        sync.finish(store)?;
         let published = store.publish(&mut manifest, image);
         drop(manifest);
         if matches!(published, Err(Error::Full { .. })) {
@@ -793,7 +793,7 @@ impl ColdStream {
 
     fn sync(&mut self, store: &LogStore) -> Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        store.counters.fsyncs.fetch_add(u64::from(writer.unsynced), Relaxed);
+        store.counters.fsyncs.fetch_add(u64::from(writer.is_unsynced()), Relaxed);
         let name = writer.segment.name();
         writer.sync().map_err(|error| store.write_failed(format!("writing {name}"), error))
     }
@@ -810,13 +810,14 @@ impl ColdStream {
 
 /// A new segment of a cold stream, in the table and in the manifest.
 fn open_segment(store: &LogStore, stream: Stream, file_bytes: u64) -> Result<Writer> {
-    let mut appender = store.appender();
-    sync(store, &mut appender)?;
+    let number = take_number(&mut store.manifest().next_number)?;
+    let file = SegmentFile::create(store, number, stream, file_bytes)?;
+    let appender = store.appender();
     let mut manifest = store.manifest();
-    let writer = new_segment(store, &mut manifest, stream, file_bytes)?;
-    let image = store.capture(&appender);
+    let writer = file.open(store)?;
+    let (image, sync) = (store.capture(&appender), begin_sync(store, &appender));
     drop(appender);
-    if let Err(error) = store.publish(&mut manifest, image) {
+    if let Err(error) = sync.finish(store).and_then(|_| store.publish(&mut manifest, image)) {
         store.segments.remove(writer.segment.slot);
         if !matches!(error, Error::ReadOnly { .. }) {
             let _ = store.files.remove(&writer.segment.name());

@@ -90,6 +90,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         cleaner: Mutex::new(Cleaner::default()),
         appender: Mutex::new(Appender { noted_durable: found.last_sequence, ..Appender::default() }),
         manifest: Mutex::new(ManifestState { next_number: image.next_number, garbage: found.garbage }),
+        syncing: Mutex::default(),
         last_sequence: AtomicU64::new(found.last_sequence),
         durable_sequence: AtomicU64::new(found.last_sequence),
         highest_version: AtomicU64::new(found.highest_version),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::append::sync;
+use super::append::begin_sync;
 use super::bugs::{Bug, is_planted};
 use super::record::{Header, Kind};
 use super::segment::{Segment, Stream};
@@ -17,8 +17,8 @@ pub(super) fn retain(store: &LogStore, retention: Retention) -> Result<()> {
     if store.retention().is_replicated != retention.is_replicated {
         // A start has to know which tombstones stay.
         let _cleaner = clean::lock(store);
-        let mut appender = store.appender();
-        sync(store, &mut appender)?;
+        let appender = store.appender();
+        begin_sync(store, &appender).finish(store)?;
         let mut image = store.capture(&appender);
         image.is_replicated = retention.is_replicated;
         store.publish(&mut store.manifest(), image)?;

@@ -272,8 +272,9 @@ pub(super) struct Segment {
     pub(super) seed: u32,
     /// Where its data ends: up to here its records are whole, and may be read.
     pub(super) data_bytes: AtomicU64,
-    /// What of it is durable.
+    /// What of it is durable, and how many writes were made before the last sync of it.
     pub(super) durable_bytes: AtomicU64,
+    pub(super) synced_writes: AtomicU64,
     pub(super) file_bytes: AtomicU64,
     pub(super) sealed: AtomicBool,
     /// It is no longer part of the store; its file goes as soon as the manifest says so.
@@ -336,9 +337,11 @@ impl Segment {
         !self.sealed.load(Relaxed) || expiry.expired_share(swept_secs) < expiry.expired_share(now_unix_secs)
     }
 
+    /// The log is synced before an image of it is published ([`LogStore::capture`](super::LogStore)).
     pub(super) fn image(&self) -> SegmentImage {
         let sealed = self.sealed.load(Relaxed);
-        let data = if sealed { &self.data_bytes } else { &self.durable_bytes };
+        let is_durable = sealed || self.stream == Stream::Log;
+        let data = if is_durable { &self.data_bytes } else { &self.durable_bytes };
         SegmentImage {
             number: self.number,
             stream: self.stream,
@@ -469,6 +472,7 @@ impl Segment {
             seed: header.secret.checksum_seed(header.number),
             data_bytes: AtomicU64::new(SEGMENT_HEADER_BYTES as u64),
             durable_bytes: AtomicU64::new(SEGMENT_HEADER_BYTES as u64),
+            synced_writes: AtomicU64::new(0),
             file_bytes: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),

@@ -15,11 +15,11 @@ pub(super) struct Writer {
     /// Where the next record goes.
     pub(super) end: u64,
     /// What was allocated.
-    limit: u64,
+    pub(super) limit: u64,
     /// Of the records with keys.
     entries: Vec<FooterEntry>,
-    /// There are bytes that no sync has covered.
-    pub(super) unsynced: bool,
+    /// Calls that wrote. A sync covers those that came before it.
+    pub(super) writes: u64,
 }
 
 /// A failed call of the system, and whether it was an fsync.
@@ -38,7 +38,7 @@ impl Writer {
     /// Of a segment whose file was just made with so many bytes.
     pub(super) fn new(segment: Arc<Segment>, limit: u64) -> Self {
         segment.file_bytes.store(limit, Relaxed);
-        Self { segment, end: SEGMENT_HEADER_BYTES as u64, limit, entries: Vec::new(), unsynced: false }
+        Self { segment, end: SEGMENT_HEADER_BYTES as u64, limit, entries: Vec::new(), writes: 0 }
     }
 
     /// How long a file must be for a batch of so many bytes and entries.
@@ -61,7 +61,7 @@ impl Writer {
     /// Writes at the end, which stays where it is: nobody reads there until [`accept`](Self::accept). After an error
     /// the next write goes to the same place.
     pub(super) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        self.unsynced = true;
+        self.writes += 1;
         let result = self.segment.file.write_at(pieces, self.end);
         if result.is_err() {
             // What was written could pass for a batch after a crash. If this fails too, it may: as any write whose
@@ -74,7 +74,7 @@ impl Writer {
     /// Writes `ahead` bytes behind the end, and counts them: a large record in pieces. Nothing counts until it is
     /// whole.
     pub(super) fn write_ahead(&mut self, pieces: &[IoSlice<'_>], ahead: &mut u64) -> io::Result<()> {
-        self.unsynced = true;
+        self.writes += 1;
         self.segment.file.write_at(pieces, self.end + *ahead)?;
         *ahead += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         Ok(())
@@ -98,13 +98,13 @@ impl Writer {
         &self.entries
     }
 
+    /// True if no sync has covered all of it.
+    pub(super) fn is_unsynced(&self) -> bool {
+        self.segment.synced_writes.load(Relaxed) < self.writes
+    }
+
     pub(super) fn sync(&mut self) -> Result<(), WriteError> {
-        if self.unsynced && !is_planted(Bug::AcknowledgeBeforeSync) {
-            self.segment.file.sync().map_err(|source| WriteError { source, sync_failed: true })?;
-        }
-        self.unsynced = false;
-        self.segment.durable_bytes.store(self.end, Relaxed);
-        Ok(())
+        if self.is_unsynced() { sync_file(&self.segment, self.writes, self.end) } else { Ok(()) }
     }
 
     /// Writes the footer, gives back what was allocated and not used, and makes all of it durable. May be tried again
@@ -116,7 +116,7 @@ impl Writer {
         segment.file.write_at(&[IoSlice::new(&footer)], self.end)?;
         let file_bytes = self.end + footer.len() as u64;
         segment.file.truncate(file_bytes)?;
-        self.unsynced = true;
+        self.writes += 1;
         *segment.expiry.lock().unwrap_or_else(PoisonError::into_inner) = Expiry::of(&self.entries);
         self.sync()?;
         self.segment.file_bytes.store(file_bytes, Relaxed);
@@ -126,6 +126,16 @@ impl Writer {
 
     /// A writer that goes on to seal what recovery found in a segment.
     pub(super) fn recovered(segment: Arc<Segment>, end: u64, entries: Vec<FooterEntry>) -> Self {
-        Self { segment, end, limit: u64::MAX, entries, unsynced: true }
+        Self { segment, end, limit: u64::MAX, entries, writes: 1 }
     }
+}
+
+/// Makes a segment durable that had so many writes, and ended there, before this call.
+pub(super) fn sync_file(segment: &Segment, writes: u64, end: u64) -> Result<(), WriteError> {
+    if !is_planted(Bug::AcknowledgeBeforeSync) {
+        segment.file.sync().map_err(|source| WriteError { source, sync_failed: true })?;
+    }
+    segment.synced_writes.fetch_max(writes, Relaxed);
+    segment.durable_bytes.fetch_max(end, Relaxed);
+    Ok(())
 }

@@ -37,14 +37,20 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn start(larderd: &Path, core: usize, peer: Option<&Peer>) -> Result<Self> {
-        Self::start_in(Folder::create(), larderd, core, peer)
+    pub(super) fn start(larderd: &Path, durability: &str, core: usize, peer: Option<&Peer>) -> Result<Self> {
+        Self::start_in(Folder::create(), larderd, durability, core, peer)
     }
 
-    fn start_in(folder: Folder, larderd: &Path, core: usize, peer: Option<&Peer>) -> Result<Self> {
+    fn start_in(
+        folder: Folder,
+        larderd: &Path,
+        durability: &str,
+        core: usize,
+        peer: Option<&Peer>,
+    ) -> Result<Self> {
         let address = loopback();
         let mut command = on_core(core, larderd);
-        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "1", "-m", "1024", "--durability", "interval"]);
+        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "1", "-m", "1024", "--durability", durability]);
         command
             .args(["-U", "0", "-p"])
             .arg(address.port().to_string())
@@ -77,8 +83,8 @@ impl Site {
 
     /// The first of a cluster is so once it has run without a peer. So it takes changes though the other one is not
     /// there yet.
-    fn start_first(larderd: &Path, core: usize, peer: Peer) -> Result<Self> {
-        let alone = Self::start(larderd, core, Some(&Peer { peer: None, ..peer }))?;
+    fn start_first(larderd: &Path, durability: &str, core: usize, peer: Peer) -> Result<Self> {
+        let alone = Self::start(larderd, durability, core, Some(&Peer { peer: None, ..peer }))?;
         let (mut client, began) = (alone.client()?, Instant::now());
         while client.sum("stats replication", "log_durable_sequence")? == 0 {
             if began.elapsed() > PATIENCE {
@@ -88,7 +94,7 @@ impl Site {
         }
         let Self { process, folder, .. } = alone;
         drop(process);
-        Self::start_in(folder, larderd, core, Some(&peer))
+        Self::start_in(folder, larderd, durability, core, Some(&peer))
     }
 
     /// A new one takes none before it has heard the other one.
@@ -136,6 +142,7 @@ pub(super) struct Pair {
     first: Site,
     second: Option<Site>,
     larderd: PathBuf,
+    durability: &'static str,
     core: usize,
     listens: [SocketAddr; 2],
     /// To the first one, and to the second.
@@ -144,25 +151,26 @@ pub(super) struct Pair {
 
 impl Pair {
     /// Both, connected.
-    pub(super) fn start(larderd: &Path, cores: &Cores) -> Result<Self> {
-        let mut pair = Self::start_first(larderd, cores)?;
+    pub(super) fn start(larderd: &Path, durability: &'static str, cores: &Cores) -> Result<Self> {
+        let mut pair = Self::start_first(larderd, durability, cores)?;
         pair.start_second()?;
         pair.second()?.wait_until_it_takes_changes()?;
         pair.wait_for_second()?;
         Ok(pair)
     }
 
-    pub(super) fn start_first(larderd: &Path, cores: &Cores) -> Result<Self> {
+    pub(super) fn start_first(larderd: &Path, durability: &'static str, cores: &Cores) -> Result<Self> {
         let listens = [loopback(), loopback()];
         let links = [Proxy::to(listens[0])?, Proxy::to(listens[1])?];
         let peer = Peer { site: 1, listen: listens[0], peer: Some(links[1].address()) };
-        let first = Site::start_first(larderd, cores.server, peer)?;
-        Ok(Self { first, second: None, larderd: larderd.to_owned(), core: cores.load, listens, links })
+        let first = Site::start_first(larderd, durability, cores.server, peer)?;
+        let (larderd, core) = (larderd.to_owned(), cores.load);
+        Ok(Self { first, second: None, larderd, durability, core, listens, links })
     }
 
     pub(super) fn start_second(&mut self) -> Result<()> {
         let peer = Peer { site: 2, listen: self.listens[1], peer: Some(self.links[0].address()) };
-        self.second = Some(Site::start(&self.larderd, self.core, Some(&peer))?);
+        self.second = Some(Site::start(&self.larderd, self.durability, self.core, Some(&peer))?);
         Ok(())
     }
 

@@ -199,6 +199,7 @@ impl Site {
     /// Waits until the store has a position. False: the site stops.
     pub(in crate::replication) fn wait_applied(&self, position: u64) -> bool {
         self.journal.hurry();
+        self.journal.hurry_append();
         let mut pause = Duration::from_micros(20);
         while !self.journal.is_applied(position) {
             if self.is_stopping() {

@@ -167,7 +167,7 @@ mod tests {
             let mut flush = pin!(flush("prefix=%3Cnull%3E", &state));
             let first = poll_fn(|cx| Poll::Ready(flush.as_mut().poll(cx))).await;
             assert!(first.is_pending(), "nothing is durable yet");
-            committer.step(0);
+            committer.step_through(0);
             committer.sync();
             assert_eq!(flush.await, Ok(()));
         });

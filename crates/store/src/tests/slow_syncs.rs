@@ -1,0 +1,243 @@
+//! A sync that takes its time: the log goes on meanwhile, and what comes meanwhile is not durable by it.
+
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use super::model::{Change, append};
+use super::script::START_SECS;
+use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};
+use crate::files::{File, Files, Lock};
+use crate::{Budget, Entry, Error, LogOptions, LogStore, Marks, Put, Store, VecSink};
+
+/// A disk whose syncs of files wait while its gate is closed.
+#[derive(Clone)]
+struct SlowDisk {
+    disk: SimDisk,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_closed(&self, is_closed: bool) {
+        *self.lock() = is_closed;
+        self.opened.notify_all();
+    }
+
+    fn wait_for(&self, waiting: usize) {
+        while self.waiting.load(SeqCst) < waiting {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+struct SlowFile {
+    file: Arc<dyn File>,
+    name: String,
+    slow: SlowDisk,
+}
+
+impl SlowDisk {
+    fn new() -> Self {
+        Self { disk: SimDisk::new(), gate: Arc::default() }
+    }
+
+    fn file(&self, name: &str, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(SlowFile { file, name: name.to_owned(), slow: self.clone() })
+    }
+}
+
+impl Files for SlowDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(name, self.disk.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(name, self.disk.open(name)?))
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.disk.open_to_read(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>> {
+        Files::lock(&self.disk, name)
+    }
+
+    fn describe(&self) -> String {
+        self.disk.describe()
+    }
+}
+
+impl File for SlowFile {
+    fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.file.write_at(pieces, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let gate = &self.slow.gate;
+        let mut is_closed = gate.lock();
+        if !*is_closed {
+            drop(is_closed);
+            return self.file.sync();
+        }
+        let begun = self.slow.disk.begin_sync(Some(&self.name))?;
+        gate.waiting.fetch_add(1, SeqCst);
+        while *is_closed {
+            is_closed = gate.opened.wait(is_closed).unwrap_or_else(PoisonError::into_inner);
+        }
+        begun.finish();
+        Ok(())
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.file.allocate(bytes)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.file.truncate(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}
+
+fn options(segment_bytes: u64) -> LogOptions {
+    LogOptions { segment_bytes, secret: Some([7; 16]), ..LogOptions::default() }
+}
+
+fn put(key: &str, value: &[u8], version: u64) -> Change {
+    let key = key.into();
+    let value = value.to_vec();
+    Change::Put { key, value, client_flags: 0, exptime_secs: 0, version, marks: Marks::NONE }
+}
+
+fn value_of(store: &LogStore, key: &str) -> Option<Vec<u8>> {
+    let mut sink = VecSink::default();
+    store.get(key.as_bytes(), START_SECS, &mut sink).expect("reads").map(|_| sink.into_value())
+}
+
+/// A kill meanwhile loses nothing that was appended, and power loss nothing but what came behind the sync.
+#[test]
+fn appending_goes_on_while_a_sync_runs() {
+    let slow = SlowDisk::new();
+    let store = LogStore::open_files(Arc::new(slow.clone()), options(64 << 10)).expect("opens");
+    append(&store, &[put("before", b"1", 1)]).expect("appends");
+    slow.gate.set_closed(true);
+    std::thread::scope(|scope| {
+        let syncing = scope.spawn(|| store.sync());
+        slow.gate.wait_for(1);
+        let (tell, appended) = mpsc::channel();
+        let store = &store;
+        scope.spawn(move || {
+            for nth in 0..100 {
+                append(store, &[put(&format!("key-{nth}"), b"2", 2 + nth)]).expect("appends");
+            }
+            let _ = tell.send(());
+        });
+        let is_appended = appended.recv_timeout(Duration::from_secs(60)).is_ok();
+        let read = value_of(store, "key-99");
+        let durable = store.durable_sequence();
+        let after_kill = slow.disk.power_loss(PowerLoss::Nothing, 0);
+        slow.gate.set_closed(false);
+        assert!(is_appended, "it waits for the disk");
+        assert_eq!((read.as_deref(), durable), (Some(&b"2"[..]), 0));
+        let after_kill = LogStore::open_files(Arc::new(after_kill), options(64 << 10)).expect("opens");
+        assert_eq!(after_kill.last_sequence(), 101);
+        assert_eq!(syncing.join().expect("no panic").expect("syncs"), 1);
+    });
+    let after = LogStore::open_files(Arc::new(slow.disk.power_loss(PowerLoss::Drop, 0)), options(64 << 10));
+    assert_eq!(after.expect("opens").last_sequence(), 1, "nor was more promised");
+    assert_eq!(store.sync().expect("syncs"), 101);
+    let after = LogStore::open_files(Arc::new(slow.disk.power_loss(PowerLoss::Drop, 0)), options(64 << 10));
+    assert_eq!(after.expect("opens").last_sequence(), 101);
+}
+
+/// Whichever sync fails, that of a seal, of the next file or of the manifest: what was answered stays readable, as new
+/// as it was, and nothing of it is written any more.
+#[test]
+fn what_was_answered_is_kept_readable_after_any_failed_sync() {
+    let mut failures = 0;
+    for nth in 1..200 {
+        let disk = SimDisk::new();
+        let store = LogStore::open_files(Arc::new(disk.clone()), options(4 << 10)).expect("opens");
+        let fail_sync_at = Some(disk.counts().syncs + nth);
+        disk.set_faults(DiskFaults { fail_sync_at, ..DiskFaults::default() });
+        let mut changes = 0;
+        let lost = loop {
+            changes += 1;
+            let change = put(&format!("key-{}", changes % 10), &vec![changes as u8; 500], changes);
+            match append(&store, std::slice::from_ref(&change)) {
+                Err(Error::ReadOnly { .. }) => break Some(change),
+                result => drop(result.expect("there is room")),
+            }
+            if store.maintain(Budget { bytes: 1 << 20 }, START_SECS).is_err() || changes == 60 {
+                break None;
+            }
+        };
+        if !store.stats().read_only {
+            continue;
+        }
+        failures += 1;
+        let written = disk.counts().written_bytes;
+        let from = if lost.is_some() { changes } else { changes + 1 };
+        for nth in from..from + 30 {
+            let (key, value) = (format!("key-{}", nth % 10), vec![nth as u8; 500]);
+            let entry = Entry::Put(Put {
+                key: key.as_bytes(),
+                value: &[&value],
+                client_flags: 0,
+                exptime_secs: 0,
+                version: nth,
+                marks: Marks::NONE,
+                origin: 0,
+                base_version: 0,
+                expiry_value_version: 0,
+                expiry_version: 0,
+            });
+            store.keep_readable(&[entry]).expect("it is in memory");
+            assert_eq!(value_of(&store, &key).as_deref(), Some(&value[..]), "sync {fail_sync_at:?}");
+        }
+        for nth in from + 20..from + 30 {
+            assert_eq!(value_of(&store, &format!("key-{}", nth % 10)), Some(vec![nth as u8; 500]));
+        }
+        assert_eq!(disk.counts().written_bytes, written);
+        assert!(matches!(store.sync(), Err(Error::ReadOnly { .. })));
+        drop(store);
+        LogStore::open_files(Arc::new(disk.power_loss(PowerLoss::Nothing, 0)), options(4 << 10))
+            .expect("opens");
+    }
+    assert!(failures > 20, "{failures}");
+}
