@@ -71,6 +71,8 @@ pub enum Error {
     CrawlerBusy,
     /// stats store backup without a directory for it.
     BackupNotAllowed,
+    /// stats store backup by a client that may not read and write everything.
+    BackupNotForUser,
     /// stats store backup, while one is taken.
     BackupRunning,
     /// stats store backup with a name that is none.
@@ -159,6 +161,8 @@ pub enum Error {
     OutOfMemoryStoring,
     /// A line for which there is no memory.
     OutOfMemoryReading,
+    /// No memory for an item of the store that is to be read.
+    OutOfMemoryFetching,
     /// Anything else found no memory.
     OutOfMemory,
     /// HTTP: a request that is refused.
@@ -204,6 +208,7 @@ impl Error {
             Self::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
             Self::CrawlerBusy => "BUSY currently processing crawler request",
             Self::BackupNotAllowed => "CLIENT_ERROR backups not enabled",
+            Self::BackupNotForUser => "CLIENT_ERROR backups need the right to everything",
             Self::BackupRunning => "BUSY currently taking a backup",
             Self::BadBackupName => "CLIENT_ERROR usage: stats store backup <name> [<earlier name>]",
             Self::OwnVersion => "CLIENT_ERROR CAS values of replicated items come from the server",
@@ -247,6 +252,7 @@ impl Error {
             Self::HomeTooLarge => "SERVER_ERROR value too large for home site of this key",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
+            Self::OutOfMemoryFetching => "SERVER_ERROR out of memory reading item from store",
             Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
             Self::OutOfMemory => "SERVER_ERROR out of memory",
             Self::Http(refusal) => refusal.status_and_text().1,
@@ -280,6 +286,7 @@ impl Error {
                 | Self::HomeTooLarge
                 | Self::TooLarge
                 | Self::OutOfMemoryStoring
+                | Self::OutOfMemoryFetching
                 | Self::OutOfMemoryReading
                 | Self::OutOfMemory
         )

@@ -18,7 +18,7 @@ const $ = (id) => document.getElementById(id);
 const charts = new Charts();
 const map = new MemoryMap();
 
-const state = { seconds: [], minutes: [], overview: null, curve: null, heard: null, turn: 0 };
+const state = { seconds: [], minutes: [], overview: null, curve: null, heard: null, turn: 0, namespaces: [] };
 
 /** Asks for JSON. Throws if there is no answer in time, or none of use. */
 async function ask(path) {
@@ -52,11 +52,11 @@ async function refresh() {
   await extend("seconds", "history?");
   if (state.turn % 30 === 0 || !state.minutes.length) await extend("minutes", "history?span=day&");
   const connections = await ask("connections");
+  if (state.turn % 2 === 0) showNamespaces(await ask("namespaces"));
   showOverview(overview, connections);
   charts.show(state, overview);
   if (state.turn % 2 === 0) showPeers(overview, (await ask("peers")).peers);
   if (state.turn % 2 === 0) map.show(await ask("memory"));
-  if (state.turn % 2 === 0) showNamespaces(await ask("namespaces"));
   if (state.turn % 2 === 0) showStore(overview.has_store ? await ask("store") : null);
   if (state.turn % 2 === 0) showSites(overview.has_site ? await ask("sites") : null);
   if (state.turn % 3 === 0) {
@@ -157,15 +157,29 @@ function summary({ memory, evicts, recent, has_store: hasStore, is_read_only: is
       recent.p50_micros === null ? "" : `, half of them within ${micros(recent.p50_micros)}`}.`;
   const found = now === null ? "" : ` ${Math.round(now * 100)} of 100 reads hit.`;
   const refuses = isReadOnly ? " Changes are refused: the server is read-only for maintenance." : "";
-  return requests + found + room(share, evicts, recent, hasStore) + refuses;
+  return requests + found + room(share, evicts, recent, hasStore, state.namespaces) + refuses;
 }
 
-function room(share, evicts, recent, hasStore) {
-  if (recent.refused > 0) return " Memory is full, and stores fail.";
-  if (recent.evicted > 0 && hasStore) return " Memory is full, so new items push out old ones, or their copies.";
-  if (recent.evicted > 0) return " Memory is full, so new items push out old ones.";
-  if (share <= 0.97) return ` ${percent(share, 0)} of the memory is used.`;
-  return ` Memory is full${evicts ? "; nothing is evicted at the moment" : " (-M), and new items will not fit"}.`;
+function room(share, evicts, recent, hasStore, namespaces) {
+  const used = ` ${percent(share, 0)} of the memory is used.`;
+  // Each namespace has memory of its own: one may be full, and others empty.
+  const full = namespaces.filter((namespace) => namespace.is_full).map(({ name }) => called(name));
+  const isSplit = namespaces.length > 1 && full.length < namespaces.length;
+  const isFull = isSplit && full.length > 0 ? `${used} That of ${list(full)} is full` : " Memory is full";
+  if (recent.refused > 0) return `${isFull}, and stores fail.`;
+  if (recent.evicted > 0 && isSplit && full.length === 0) return used;
+  if (recent.evicted > 0) return `${isFull}, so new items push out old ones${hasStore ? ", or their copies" : ""}.`;
+  if (share <= 0.97) return used;
+  return `${isFull}${evicts ? "; nothing is evicted at the moment" : " (-M), and new items will not fit"}.`;
+}
+
+function called(name) {
+  return name === "<null>" ? "the default namespace" : name;
+}
+
+function list(names) {
+  const last = names.at(-1);
+  return names.length === 1 ? last : `${names.slice(0, -1).join(", ")} and ${last}`;
 }
 
 function example(listeners) {
@@ -179,6 +193,10 @@ function example(listeners) {
 
 /** Without `--namespaces` there are none, and nothing is shown. */
 function showNamespaces(namespaces) {
+  const evicted = new Map(state.namespaces.map((namespace) => [namespace.name, namespace.evicted]));
+  const isFull = ({ name, used_bytes: used, limit_bytes: limit, evicted: now }) =>
+    used > 0.97 * limit || now > (evicted.get(name) ?? now);
+  state.namespaces = namespaces.map((namespace) => ({ ...namespace, is_full: isFull(namespace) }));
   $("namespaces").hidden = namespaces.length === 0;
   $("namespace-list").querySelector("tbody").replaceChildren(...rows(namespaces, (namespace) => [
     namespace.name, namespace.is_read_only ? `${namespace.keep}, read-only` : namespace.keep,

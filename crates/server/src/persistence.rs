@@ -7,7 +7,8 @@
 //!   request is executed again. The worker does it if the system has the record in its page cache, else a thread of its
 //!   own.
 //! - The committer ([`threads`]) appends and syncs; another thread cleans up.
-//! - Quotas of disk ([`disk_quotas`]) are asked before a value is stored.
+//! - Quotas of disk ([`disk_quotas`]) are asked before a value is stored; before any change it is asked whether cleaning
+//!   follows ([`write_budgets`]).
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
 //! - The committer, each reader and each worker have a meter ([`meters`]); [`figures`] reads them all.
 
@@ -21,6 +22,7 @@ pub(crate) mod key_dumps;
 pub(crate) mod meters;
 mod reader;
 mod threads;
+mod write_budgets;
 
 use std::io;
 use std::path::PathBuf;
@@ -29,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use larder_engine::{Backing, Guard, Hash, Position};
-use larder_policy::{Durability, Table};
+use larder_policy::{Durability, Keep, Table};
 use larder_protocol::Error;
 use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
@@ -48,6 +50,7 @@ use crate::persistence::key_dumps::KeyDumps;
 use crate::persistence::meters::Meters;
 pub use crate::persistence::reader::Reader;
 pub use crate::persistence::threads::Threads;
+use crate::persistence::write_budgets::WriteBudgets;
 use crate::replication::{ReplicationSettings, Site};
 use crate::shared::Shared;
 
@@ -140,6 +143,8 @@ pub struct Persistence {
     pub(crate) backups: Backups,
     pub(crate) meters: Arc<Meters>,
     pub(crate) disk_quotas: Arc<DiskQuotas>,
+    pub(crate) write_budgets: Arc<WriteBudgets>,
+    segment_bytes: u64,
     /// Of several sites; 0: there is one.
     pub(crate) site: u8,
     /// What other sites are to this one, once it knows.
@@ -190,6 +195,8 @@ impl Persistence {
             backups: Backups::new(settings.backup_directory.clone()),
             meters: Arc::new(Meters::new(settings.readers.max(1), workers)),
             disk_quotas: Arc::default(),
+            write_budgets: Arc::default(),
+            segment_bytes: settings.segment_bytes,
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             clock,
         }
@@ -204,6 +211,9 @@ impl Persistence {
         persistence.journal.raise_replicated_versions(store.highest_version());
         if let Some(table) = shared.namespaces.table() {
             persistence.disk_quotas.set(&table, &*store).map_err(io::Error::other)?;
+            let is_kept = |number: &u8| table.policy(*number).keep == Keep::Store;
+            let numbers: Vec<_> = table.numbers().filter(is_kept).collect();
+            persistence.write_budgets.open(&numbers, persistence.segment_bytes);
         }
         if persistence.store.set(Arc::clone(&store)).is_err() {
             return Err(io::Error::other("the store is open already"));
@@ -235,6 +245,7 @@ impl Persistence {
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
             disk_quotas: Arc::clone(&self.disk_quotas),
+            write_budgets: Arc::clone(&self.write_budgets),
             number: namespace.number,
             prefix: namespace.prefix.as_slice().into(),
             nested: Arc::clone(&namespace.nested),
@@ -313,6 +324,12 @@ impl Persistence {
             Refusal::ReadOnly => Some(Error::StoreReadOnly),
             Refusal::Failed => Some(Error::StoreFailed),
         })
+    }
+
+    /// Whether cleaning follows what this namespace writes. Errors: ask again then.
+    pub(crate) fn admit_to_write(&self, number: u8) -> Result<(), Instant> {
+        let Some(store) = self.store.get() else { return Ok(()) };
+        self.write_budgets.admit(number, &**store, self.journal.load().1)
     }
 
     /// What became of a position.

@@ -157,6 +157,41 @@ fn a_confined_store_is_kept() {
     assert_eq!(larder_store::check(&files, false).expect("it can be read").damages, []);
 }
 
+/// Six of 25 MiB where memory has room for two: their readers wait their turn.
+#[test]
+fn items_larger_than_what_memory_has_free_are_read_in_turn() {
+    const READERS: usize = 6;
+    const VALUE_BYTES: usize = 25_000_000;
+    let folder = Folder::create();
+    let server = start(folder.path(), &["-m", "64", "-I", "30m", "--durability", "os"]);
+    let value = "v".repeat(VALUE_BYTES);
+    for nth in 0..READERS {
+        let answer = Client::of(&server).ask(&format!("set large{nth} 0 0 {}\r\n{value}\r\n", value.len()));
+        assert_eq!(answer, "STORED");
+    }
+    std::thread::scope(|scope| {
+        for reader in 0..READERS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = Client::of(server);
+                for nth in [reader, (reader + 1) % READERS] {
+                    let head = client.ask(&format!("get large{nth}\r\n"));
+                    assert_eq!(head, format!("VALUE large{nth} 0 {VALUE_BYTES}"));
+                    assert_eq!((client.value(VALUE_BYTES).len(), client.line()), (VALUE_BYTES, "END".into()));
+                }
+            });
+        }
+    });
+    // All of them by one request: nobody else waits, and it has all.
+    let mut client = Client::of(&server);
+    client.send("get large0 large1 large2 large3 large4 large5\r\n");
+    for nth in 0..READERS {
+        assert_eq!(client.line(), format!("VALUE large{nth} 0 {VALUE_BYTES}"));
+        assert_eq!(client.value(VALUE_BYTES).len(), VALUE_BYTES);
+    }
+    assert_eq!(client.line(), "END");
+}
+
 /// Its namespace had more memory before. It can be deleted, though not read.
 #[test]
 fn an_item_that_memory_has_no_room_for_can_be_deleted() {
@@ -167,7 +202,7 @@ fn an_item_that_memory_has_no_room_for_can_be_deleted() {
     server.kill().expect("it runs");
     let server = start(folder.path(), &["-m", "16"]);
     let mut client = Client::of(&server);
-    assert_eq!(client.ask("get large\r\n"), "SERVER_ERROR out of memory reading request");
+    assert_eq!(client.ask("get large\r\n"), "SERVER_ERROR out of memory reading item from store");
     assert_eq!(client.ask("delete large\r\n"), "DELETED");
     assert_eq!(client.ask("delete large\r\n"), "NOT_FOUND");
     server.kill().expect("it runs");

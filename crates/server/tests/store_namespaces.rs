@@ -12,10 +12,16 @@ use rustix::process::Signal;
 
 /// A larderd with a store and these namespaces.
 fn start(folder: &Folder, namespaces: &str) -> Server {
+    start_with(folder, namespaces, &[])
+}
+
+/// The same with more options.
+fn start_with(folder: &Folder, namespaces: &str, options: &[&str]) -> Server {
     let (store, file) = (folder.path().join("store"), folder.path().join("namespaces.toml"));
     fs::write(&file, namespaces).expect("writes");
     let plain = |path: &Path| path.to_str().expect("a plain path").to_owned();
     let args = ["-u", "root", "-m", "64", "--store", &plain(&store), "--namespaces", &plain(&file)];
+    let args = [&args, options].concat();
     Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
 }
 
@@ -216,6 +222,34 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     }
     eventually(|| expiring(&mut client, 99) == "STORED");
     assert_eq!(found(&mut client, &["b:0", "b:7999"]), ["b:0", "b:7999"]);
+}
+
+/// The bound of docs/store.md: 1.5 times what lives, and six files. Who writes faster than cleaning follows waits, and
+/// nobody is refused.
+#[test]
+fn who_overwrites_without_pause_keeps_the_disk_within_its_bound() {
+    const SEGMENT_BYTES: u64 = 1 << 20;
+    let folder = Folder::create();
+    let server = start_with(&folder, LIMITED, &["--store-segment-kib", "1024", "--durability", "interval"]);
+    let mut client = Client::of(&server);
+    let mut figure =
+        |name: &str| client.stat("store", name).expect("a store").parse::<u64>().expect("a number");
+    let mut worst = 0;
+    std::thread::scope(|scope| {
+        // 1.6 MB live of a quota of 4 MiB; 60 MiB are written.
+        let mut offers: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..10).map(|_| offer(&server, "a:", 1_500)).sum::<usize>()))
+            .collect();
+        while !offers.is_empty() {
+            let (live, disk) = (figure("live_bytes"), figure("disk_bytes"));
+            worst = worst.max(disk.saturating_sub(live * 3 / 2));
+            for offer in offers.extract_if(.., |offer| offer.is_finished()) {
+                assert_eq!(offer.join().expect("no panic"), 0, "nobody is refused");
+            }
+        }
+    });
+    assert!(worst <= 6 * SEGMENT_BYTES, "{worst} bytes more than 1.5 times what lives");
+    assert!(figure("appended_bytes") > 60 << 20, "all was written");
 }
 
 /// Who begins with a quota of disk while the server runs finds what was stored before.

@@ -20,7 +20,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 mod account;
 mod append;
@@ -53,7 +53,7 @@ use crate::flushes::{FlushMark, Flushes};
 use crate::history::{LogEntry, LogRead, Retention};
 use crate::read_only::ReadOnly;
 use crate::state::{KeyState, VisitState};
-use crate::store::{Budget, Cursor, Progress, Stats, Store, TryGet};
+use crate::store::{Budget, Cursor, Progress, Room, Stats, Store, TryGet};
 use crate::usage::PrefixUsage;
 
 use clean::Cleaner;
@@ -103,6 +103,8 @@ pub struct LogStore {
     places: Mutex<Places>,
     cleaner: Mutex<Cleaner>,
     appender: Mutex<Appender>,
+    /// Taken to wait for the appender: see [`Self::appender`].
+    next_appender: Mutex<()>,
     manifest: Mutex<ManifestState>,
     /// Held while the open segment is synced.
     syncing: Mutex<()>,
@@ -149,6 +151,8 @@ struct Counters {
     tombstones: AtomicI64,
     appended_bytes: AtomicU64,
     cleaned_bytes: AtomicU64,
+    /// The files of segments that cleaning has removed.
+    removed_bytes: AtomicU64,
     reads: AtomicU64,
     fsyncs: AtomicU64,
     full_errors: AtomicU64,
@@ -177,12 +181,24 @@ impl LogStore {
         &self.removed
     }
 
+    /// Who waits gets it next: a thread that appends again and again would take it back each time, since a mutex is not
+    /// fair.
     fn appender(&self) -> MutexGuard<'_, Appender> {
+        let _turn = self.next_appender.lock().unwrap_or_else(PoisonError::into_inner);
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn syncing(&self) -> MutexGuard<'_, ()> {
         self.syncing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The appender, if nobody has it now.
+    fn try_appender(&self) -> Option<MutexGuard<'_, Appender>> {
+        match self.appender.try_lock() {
+            Ok(appender) => Some(appender),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn usage(&self) -> Option<Arc<PrefixUsage>> {
@@ -325,6 +341,10 @@ impl Store for LogStore {
             log_bytes: retain::log_bytes(&segments),
             tombstones: self.counters.tombstones.load(Relaxed).max(0) as u64,
         }
+    }
+
+    fn room(&self) -> Option<Room> {
+        Some(clean::room(self))
     }
 
     fn log_bytes_after(&self, sequence: u64) -> u64 {

@@ -79,6 +79,12 @@ pub trait Store: Send + Sync {
     /// Counters.
     fn stats(&self) -> Stats;
 
+    /// How much of the disk is left until the store takes more of it than it promises. `None`: cleaning has no part in
+    /// that.
+    fn room(&self) -> Option<Room> {
+        None
+    }
+
     /// The files of the log that somebody who has it up to this sequence has not read to their end.
     fn log_bytes_after(&self, sequence: u64) -> u64 {
         let _ = sequence;
@@ -264,6 +270,15 @@ pub struct Progress {
     pub bytes: u64,
     /// There is more to do now.
     pub more: bool,
+}
+
+/// What may be appended before the disk has more than its bound: [`Store::room`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes until then, of entries with their headers.
+    pub bytes: u64,
+    /// What cleaning has given back since the opening, without what it wrote for that.
+    pub reclaimed_bytes: u64,
 }
 
 /// Counters of a store. Those that count events begin with its opening.

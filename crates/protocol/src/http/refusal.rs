@@ -166,6 +166,7 @@ pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
         Error::NotForUser => (403, "the namespace is for users who log in"),
         Error::TooLarge => (413, "larger than the largest item (-I)"),
         Error::OutOfMemoryStoring | Error::OutOfMemory => (507, "out of memory"),
+        Error::OutOfMemoryFetching => (503, "out of memory for an item of the store"),
         Error::OutOfMemoryReading => (503, "out of memory"),
         Error::NonNumeric => (409, "the value is not a number"),
         other => (400, other.line()),

@@ -153,6 +153,8 @@ impl Session {
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
+        // What was read has its turn in memory until the request was executed.
+        let _fetched = self.fetching.clone();
         let findings = match self.fetching {
             None => Vec::new(),
             Some(_) => match self.take_findings() {

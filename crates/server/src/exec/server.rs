@@ -66,6 +66,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // stats
     pub(super) fn stats(&mut self, words: command::Words<'_>, form: &Form<'_>) -> Answered<'t> {
         let words: ArrayVec<&[u8], STATS_WORDS_MAX> = words.iter().take(STATS_WORDS_MAX).collect();
+        let may_all = |number| self.rights.may_read(number) && self.rights.may_write(number);
+        if stats::is_backup(&words) && !(0..self.guards.count()).all(may_all) {
+            return Ok(Reply::Error(Error::BackupNotForUser));
+        }
         Ok(match stats::answer(self.cx.shared, &words, form) {
             Answer::Lines(lines) => {
                 for (name, value) in &lines {

@@ -117,7 +117,8 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         persistence.admit().map_err(|error| match error {
             None => Unanswered::Wait(Waiting::Commit(progress)),
             Some(error) => Unanswered::Refused(error),
-        })
+        })?;
+        persistence.admit_to_write(number).map_err(|when| Unanswered::Wait(Waiting::Until(when)))
     }
 
     /// A datagram cannot wait for the disk.

@@ -312,7 +312,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let deleted = match self.store.operate(&place, key, Intent::Change, delete) {
             Ok(deleted) => deleted,
             // The store has an item that memory has no room for, or that it cannot read, which says enough.
-            Err(Unanswered::Refused(Error::OutOfMemoryReading | Error::StoreUnreadable))
+            Err(Unanswered::Refused(Error::OutOfMemoryFetching | Error::StoreUnreadable))
                 if compare.is_none() =>
             {
                 place.guard.remove(key, place.hash);

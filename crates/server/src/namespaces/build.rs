@@ -78,6 +78,10 @@ pub fn build(
     let durability = settings.store.as_ref().map_or_else(Durability::default, |store| store.durability);
     let Plan { file, memory_bytes, engines } = plan;
     let table = file.as_ref().map(|file| &file.table);
+    if let Some(table) = table {
+        let shares: Vec<_> = engines.iter().map(|engine| engine.config.memory_bytes).collect();
+        warn_of_shares(table, &shares);
+    }
     let backing_of = |number: u8| {
         let (backing, table) = (backing?, table?);
         let policy = table.policy(number);
@@ -194,6 +198,27 @@ pub(super) fn check_shares(table: &Table, shares: &[u64]) -> Result<(), String> 
     Ok(())
 }
 
+/// Warns of namespaces that take much of the memory since nobody has said how much they need.
+pub(super) fn warn_of_shares(table: &Table, shares: &[u64]) {
+    let of_mib = shares.iter().sum::<u64>() >> 20;
+    for (number, share_bytes) in large_shares(table, shares) {
+        let (name, mib) = (name(table, number), share_bytes >> 20);
+        tracing::warn!(
+            "{name} takes {mib} MiB of {of_mib} MiB, an equal share of what the quotas leave: give it its memory"
+        );
+    }
+}
+
+/// The namespaces beside the default that have no quota of memory, and so more than a quarter of all.
+fn large_shares(table: &Table, shares: &[u64]) -> Vec<(u8, u64)> {
+    let quarter_bytes = shares.iter().sum::<u64>() / 4;
+    let others = table.numbers().zip(shares.iter().copied()).skip(1);
+    let is_large = |(number, share_bytes): &(u8, u64)| {
+        table.policy(*number).memory_bytes.is_none() && *share_bytes > quarter_bytes
+    };
+    others.filter(is_large).collect()
+}
+
 /// A namespace as the file names it.
 pub(super) fn name(table: &Table, number: u8) -> String {
     match number {
@@ -204,3 +229,24 @@ pub(super) fn name(table: &Table, number: u8) -> String {
 
 /// Far more than [`larder_policy::NAMESPACES_MAX`] policies need.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_takes_much_without_a_quota_is_named() {
+        let guide = "[namespace.\"session:\"]\nmemory = \"64m\"\n[namespace.\"page:\"]\nmemory = \"128m\"\n";
+        let large = |text: &str| {
+            let table = Table::parse(text).expect("it is a table");
+            let shares = table.divide(512 << 20).expect("there is enough");
+            let large = large_shares(&table, &shares).into_iter();
+            large.map(|(number, bytes)| (name(&table, number), bytes >> 20)).collect::<Vec<_>>()
+        };
+        let without = large(&format!("{guide}[namespace.\"config:\"]\nread_only = true\n"));
+        assert_eq!(without, [("namespace.\"config:\"".to_owned(), 160)]);
+        assert_eq!(large(&format!("{guide}[namespace.\"config:\"]\nmemory = \"4m\"\n")), []);
+        // A quarter each.
+        assert_eq!(large("[namespace.a]\n[namespace.b]\n[namespace.c]\n"), []);
+    }
+}

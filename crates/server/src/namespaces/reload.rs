@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Release;
 
 use larder_policy::Table;
 
-use super::build::{check_shares, name, read_table};
+use super::build::{check_shares, name, read_table, warn_of_shares};
 use super::{Named, Namespaces};
 use crate::persistence::Persistence;
 use crate::startup::bounded_file;
@@ -38,6 +38,7 @@ impl Namespaces {
         check_keeps(&current, &new)?;
         let shares = named.divide(&new).map_err(|error| error.to_string())?;
         check_shares(&new, &shares)?;
+        warn_of_shares(&new, &shares);
         for (number, (engine, share)) in new.numbers().zip(self.engines.iter().zip(&shares)) {
             if *share > engine.memory_limit_max() {
                 let (name, mib_max) = (name(&new, number), engine.memory_limit_max() >> 20);

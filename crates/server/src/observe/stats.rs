@@ -14,6 +14,7 @@ use std::fmt::Display;
 
 use larder_protocol::{Error, Form, number};
 
+pub(crate) use self::store::is_backup;
 use crate::exec::dump::Dump;
 use crate::shared::Shared;
 

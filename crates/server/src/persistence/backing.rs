@@ -7,7 +7,8 @@ use larder_engine::{Backing, Change, Expiry, Hash, Issued, Kept, Position, Repla
 use larder_store::Marks;
 use larder_store::commit::{self, Journal, Kind, Registers};
 
-use super::disk_quotas::DiskQuotas;
+use super::disk_quotas::{DiskQuotas, record_bytes};
+use super::write_budgets::WriteBudgets;
 use crate::clock::Clock;
 
 thread_local! {
@@ -25,6 +26,7 @@ pub(super) struct NamespaceBacking {
     pub(super) journal: Arc<Journal>,
     pub(super) clock: Arc<Clock>,
     pub(super) disk_quotas: Arc<DiskQuotas>,
+    pub(super) write_budgets: Arc<WriteBudgets>,
     /// Of the namespace.
     pub(super) number: u8,
     pub(super) prefix: Box<[u8]>,
@@ -49,6 +51,7 @@ impl Backing for NamespaceBacking {
     fn submit(&self, position: Position, change: Change<'_>) {
         let change = match change {
             Change::Delete { key, version, base_version } => {
+                self.write_budgets.spend(self.number, record_bytes(key, 0));
                 commit::Change::new(Kind::Delete { version, base_version }, key, b"", self.is_sync)
             }
             Change::Put { kept, pinnable, replaced, registers } => {
@@ -65,6 +68,7 @@ impl Backing for NamespaceBacking {
                     },
                 };
                 let value_bytes = kept.value.len() as u64;
+                self.write_budgets.spend(self.number, record_bytes(kept.key, value_bytes));
                 let replaced_bytes = replaced.filter(|old| self.outlives_its_way(*old));
                 let replaced_bytes = replaced_bytes.map(|old| u64::from(old.value_bytes));
                 let on_its_way =

@@ -225,8 +225,16 @@ impl Backups {
         if path.exists() {
             return Err(Failure::Exists(name.to_owned()));
         }
-        let target = PacedFiles { files: DiskFiles::open(&path)?, pace: self.pace() };
-        Ok(store.backup(&target, since.as_ref())?)
+        if count_directories(directory)? >= DIRECTORIES_MAX {
+            return Err(Failure::TooMany);
+        }
+        let target = PacedFiles { files: DiskFiles::open(&path)?, path: path.clone(), pace: self.pace() };
+        let taken = store.backup(&target, since.as_ref());
+        if taken.is_err() {
+            // It would be no backup, and its room is missing.
+            let _ = std::fs::remove_dir_all(&path);
+        }
+        Ok(taken?)
     }
 
     fn stream(&self, store: &dyn Store, sender: StreamSender, unix_secs: i64) -> Result<Manifest, Failure> {
@@ -258,6 +266,7 @@ impl Backups {
 enum Failure {
     Exists(String),
     NoEarlier(String),
+    TooMany,
     Store(larder_store::Error),
     Io(io::Error),
     /// The client of a stream did not take it.
@@ -269,6 +278,9 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Exists(name) => write!(f, "{name} exists already"),
             Self::NoEarlier(name) => write!(f, "{name} is no complete backup to follow"),
+            Self::TooMany => {
+                write!(f, "there are {DIRECTORIES_MAX} backups below --backup-dir already: remove some")
+            }
             Self::Store(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
             Self::Client(loss) => loss.fmt(f),
@@ -296,6 +308,29 @@ fn backup_name(bytes: &[u8]) -> Option<&str> {
         && bytes[0] != b'.'
         && bytes.iter().all(is_plain);
     std::str::from_utf8(bytes).ok().filter(|_| is_name)
+}
+
+/// The backups below a directory, those that did not end included. Errors: it cannot be read.
+fn count_directories(directory: &Path) -> io::Result<usize> {
+    let entries = match std::fs::read_dir(directory) {
+        // The first backup makes it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    Ok(entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count())
+}
+
+/// Whether a file system has room for a backup: others need some, above all the store itself. Errors: it has not.
+fn check_free(path: &Path) -> io::Result<()> {
+    // One that does not say is no reason to do without backups.
+    let Ok(system) = rustix::fs::statvfs(path) else { return Ok(()) };
+    let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
+    let needed_bytes = FREE_BYTES_MIN.min(bytes(system.f_blocks) / FREE_SHARE_MIN);
+    if bytes(system.f_bavail) < needed_bytes {
+        let text = format!("less than {} MiB are free below --backup-dir", needed_bytes >> 20);
+        return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+    }
+    Ok(())
 }
 
 /// How fast a backup goes.
@@ -332,17 +367,21 @@ impl Pace {
 /// A directory that is written to at a pace.
 struct PacedFiles {
     files: DiskFiles,
+    path: PathBuf,
     pace: Arc<Pace>,
 }
 
 struct PacedFile {
     file: Arc<dyn File>,
+    /// Of its directory.
+    path: PathBuf,
     pace: Arc<Pace>,
 }
 
 impl Files for PacedFiles {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(PacedFile { file: self.files.create(name)?, pace: Arc::clone(&self.pace) }))
+        let (file, path) = (self.files.create(name)?, self.path.clone());
+        Ok(Arc::new(PacedFile { file, path, pace: Arc::clone(&self.pace) }))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -380,6 +419,7 @@ impl Files for PacedFiles {
 
 impl File for PacedFile {
     fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        check_free(&self.path)?;
         self.file.write_at(pieces, offset)?;
         // Otherwise the system would collect it, and write it all at once.
         self.file.sync()?;
@@ -409,6 +449,11 @@ impl File for PacedFile {
 }
 
 const NAME_BYTES_MAX: usize = 100;
+/// More than that is no use of backups.
+const DIRECTORIES_MAX: usize = 100;
+/// What a backup leaves free of a file system: this, or of a small one its twentieth part.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+const FREE_SHARE_MIN: u64 = 20;
 /// What a stream is called where backups have names.
 const STREAM_NAME: &str = "-";
 /// A gigabyte takes half a minute.
@@ -439,6 +484,32 @@ mod tests {
         for name in ["", "-", ".", "..", ".hidden", "a/b", "/etc", "a\0b", "ä", &"x".repeat(101)] {
             assert_eq!(backup_name(name.as_bytes()), None, "{name:?}");
         }
+    }
+
+    #[test]
+    fn more_than_a_hundred_are_not_kept_and_what_failed_leaves_nothing() {
+        let directory = std::env::temp_dir().join(format!("larder-backups-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("makes it");
+        let backups = Backups::new(Some(directory.clone()));
+        let store = store(1);
+        let taken: Vec<_> = (0..DIRECTORIES_MAX + 1)
+            .map(|nth| {
+                // Of most there is no more than the directory.
+                if (1..DIRECTORIES_MAX).contains(&nth) {
+                    return std::fs::create_dir(directory.join(format!("{nth}"))).map_err(Failure::Io);
+                }
+                backups.back_up(&store, &format!("{nth}"), None).map(drop)
+            })
+            .collect();
+        let failures: Vec<_> = taken.iter().filter_map(|taken| taken.as_ref().err()).collect();
+        let [Failure::TooMany] = failures[..] else { panic!("{failures:?}") };
+        std::fs::remove_dir_all(directory.join("1")).expect("removes");
+        // The server stops, in the middle.
+        backups.stop();
+        assert!(backups.back_up(&store, "later", None).is_err());
+        let is_left = directory.join("later").exists();
+        std::fs::remove_dir_all(&directory).expect("removes");
+        assert!(!is_left);
     }
 
     /// The store is in order then, and the log must not say otherwise.

@@ -115,7 +115,7 @@ impl DiskQuotas {
 }
 
 /// What an item takes in a store: as `docs/store-format.md` says.
-fn record_bytes(key: &[u8], value_bytes: u64) -> u64 {
+pub(super) fn record_bytes(key: &[u8], value_bytes: u64) -> u64 {
     (RECORD_HEADER_BYTES + key.len() as u64)
         .saturating_add(value_bytes)
         .checked_next_multiple_of(8)

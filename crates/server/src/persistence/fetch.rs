@@ -1,11 +1,17 @@
 //! Look-ups in the store: by the worker, if the disk need not be waited for; else by threads of their own, while the
 //! connection is parked.
+//!
+//! A value that memory has no room for at the moment, since others of its size are being read or sent, waits its turn.
+//! Large ones take turns by their bytes, and a turn ends once the request was executed that asked for it: what is read
+//! is not evicted by the next one before.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use larder_engine::{Filled, Guard, Handle, Hash, Kept, Now, Position, Store as Terms, Upload};
+use larder_engine::{Filled, Guard, Handle, Hash, Kept, Now, Position, Store as Terms, Upload, WriteError};
+use larder_policy::NAMESPACES_MAX;
 use larder_protocol::Error;
 use larder_store::{Marks, Meta, Sink, Store, TryGet};
 
@@ -39,6 +45,9 @@ pub(crate) struct Finding {
 pub(crate) struct Fetching {
     waiter: Waiter,
     wanted: Vec<Wanted>,
+    since: Instant,
+    /// Those of its values in memory. They end with the last one who has this.
+    turns: Mutex<Vec<Turn>>,
     /// `None`: under way.
     findings: Mutex<Option<Vec<Finding>>>,
 }
@@ -48,6 +57,8 @@ pub(crate) struct Fetching {
 pub(crate) struct FetchQueue {
     state: Mutex<QueueState>,
     wake: Condvar,
+    /// By namespace: bytes of the large values that have their turn.
+    turn_bytes: Turns,
     /// Look-ups that have failed, for the log.
     unreadable: Rarely,
 }
@@ -55,10 +66,61 @@ pub(crate) struct FetchQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Arc<Fetching>>,
+    /// Those for which there was no memory, and when to look again.
+    deferred: VecDeque<(Instant, Arc<Fetching>)>,
     is_stopping: bool,
 }
 
+/// The large values that are read at one time.
+struct Turns(Box<[Arc<AtomicU64>]>);
+
+/// The turn of a large value, which ends when it is dropped.
+#[derive(Debug)]
+struct Turn {
+    sum: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+/// What came of a look-up.
+enum Fetched {
+    /// The item is in memory.
+    Found,
+    /// There is none.
+    Absent,
+    /// There is no memory for it now.
+    NoMemory,
+    Failed(Error),
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self((0..=NAMESPACES_MAX).map(|_| Arc::default()).collect())
+    }
+}
+
+impl Turns {
+    /// A turn for a value of so many bytes, if all in turn leave most of the memory to others, or there is no other.
+    fn take(&self, number: u8, bytes: u64, memory_bytes: u64) -> Option<Turn> {
+        let sum = self.0.get(usize::from(number))?;
+        let fits = |before: u64| before == 0 || before.saturating_add(bytes) <= memory_bytes / 4;
+        let after = |before: u64| fits(before).then(|| before.saturating_add(bytes));
+        sum.fetch_update(AcqRel, Acquire, after).ok()?;
+        Some(Turn { sum: Arc::clone(sum), bytes })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.bytes, AcqRel);
+    }
+}
+
 impl Fetching {
+    fn new(waiter: Waiter, wanted: Vec<Wanted>) -> Self {
+        let (turns, findings) = (Mutex::default(), Mutex::new(None));
+        Self { waiter, wanted, since: Instant::now(), turns, findings }
+    }
+
     /// What was found out; `None`: it is under way.
     pub(crate) fn take_findings(&self) -> Option<Vec<Finding>> {
         lock(&self.findings).take()
@@ -73,28 +135,51 @@ impl Fetching {
 impl FetchQueue {
     /// Queues look-ups. The waiter is signalled once they are done.
     pub(crate) fn begin(&self, waiter: Waiter, wanted: Vec<Wanted>) -> Arc<Fetching> {
-        let fetching = Arc::new(Fetching { waiter, wanted, findings: Mutex::new(None) });
+        let fetching = Arc::new(Fetching::new(waiter, wanted));
         lock(&self.state).waiting.push_back(Arc::clone(&fetching));
         self.wake.notify_one();
         fetching
     }
 
-    /// Look-ups that wait for a thread.
+    /// Look-ups that wait for a thread, or for memory.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.state).waiting.len()
+        let state = lock(&self.state);
+        state.waiting.len() + state.deferred.len()
     }
 
     /// The next look-ups, if any wait.
     pub(super) fn try_next(&self) -> Option<Arc<Fetching>> {
-        lock(&self.state).waiting.pop_front()
+        let mut state = lock(&self.state);
+        let QueueState { waiting, deferred, .. } = &mut *state;
+        waiting.pop_front().or_else(|| Some(deferred.pop_front()?.1))
+    }
+
+    /// There is no memory for these look-ups now: they come again.
+    pub(super) fn defer(&self, fetching: Arc<Fetching>) {
+        lock(&self.state).deferred.push_back((Instant::now() + MEMORY_PAUSE, fetching));
+        self.wake.notify_one();
     }
 
     /// The next look-ups, once there are some; `None`: the server stops.
     pub(super) fn next(&self) -> Option<Arc<Fetching>> {
-        let idle = |state: &mut QueueState| state.waiting.is_empty() && !state.is_stopping;
-        let state = lock(&self.state);
-        let mut state = self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
-        if state.is_stopping { None } else { state.waiting.pop_front() }
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_stopping {
+                return None;
+            }
+            if let Some(fetching) = state.waiting.pop_front() {
+                return Some(fetching);
+            }
+            let now = Instant::now();
+            match state.deferred.front().map(|(due, _)| due.saturating_duration_since(now)) {
+                Some(Duration::ZERO) => return state.deferred.pop_front().map(|(_, fetching)| fetching),
+                Some(left) => {
+                    let waited = self.wake.wait_timeout(state, left);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
     }
 
     pub(super) fn stop(&self) {
@@ -112,12 +197,15 @@ impl FetchQueue {
     ) -> Vec<Finding> {
         // Nobody is woken.
         let waiter = Waiter { worker: usize::MAX, connection: usize::MAX };
-        let fetching = Fetching { waiter, wanted, findings: Mutex::new(None) };
-        self.serve(&fetching, store, clock, handles, None);
+        let fetching = Fetching::new(waiter, wanted);
+        while !self.serve(&fetching, store, clock, handles, None) {
+            std::thread::sleep(MEMORY_PAUSE);
+        }
         fetching.take_findings().unwrap_or_default()
     }
 
-    /// Looks up what is wanted, and keeps what was found out for the one who waits.
+    /// Looks up what is wanted, and keeps what was found out for the one who waits. False: there is no memory now, and
+    /// all of it is to be looked up again.
     pub(super) fn serve(
         &self,
         fetching: &Fetching,
@@ -125,60 +213,75 @@ impl FetchQueue {
         clock: &Clock,
         handles: &mut Handles,
         meter: Option<&ReadMeter>,
-    ) {
+    ) -> bool {
         let mut findings = Vec::new();
-        for wanted in &fetching.wanted {
+        lock(&fetching.turns).clear();
+        for (nth, wanted) in fetching.wanted.iter().enumerate() {
             let Some(handle) = handles.handle_mut(wanted.number) else { continue };
             let since = Instant::now();
-            let fetched = self.fetch(store, clock, handle, wanted);
+            let (fetched, turn) = self.fetch(store, clock, handle, wanted);
+            lock(&fetching.turns).extend(turn);
+            let result = match fetched {
+                Fetched::Found => Ok(true),
+                Fetched::Absent => Ok(false),
+                // It was read ahead: the request asks again once it comes to this key.
+                Fetched::NoMemory if nth > 0 => continue,
+                Fetched::NoMemory if fetching.since.elapsed() < MEMORY_PATIENCE => return false,
+                Fetched::NoMemory => Err(Error::OutOfMemoryFetching),
+                Fetched::Failed(error) => Err(error),
+            };
             if let Some(meter) = meter {
-                meter.look_up(&fetched, since);
+                meter.look_up(&result, since);
             }
-            match fetched {
+            match result {
                 Ok(true) => {}
                 Ok(false) => findings.push(Finding { hash: wanted.hash, absent: Ok(wanted.position) }),
                 Err(error) => findings.push(Finding { hash: wanted.hash, absent: Err(error) }),
             }
         }
         *lock(&fetching.findings) = Some(findings);
+        true
     }
 
-    /// Puts an item of the store into memory. False: there is none. If the key has changed meanwhile, whoever asked
-    /// will see that.
+    /// Puts an item of the store into memory, and returns the turn of a large one. If the key has changed meanwhile,
+    /// whoever asked will see that.
     fn fetch(
         &self,
         store: &dyn Store,
         clock: &Clock,
         handle: &mut Handle,
         wanted: &Wanted,
-    ) -> Result<bool, Error> {
-        let Wanted { key, hash, position, .. } = wanted;
+    ) -> (Fetched, Option<Turn>) {
+        let Wanted { key, hash, position, number } = wanted;
         let mut sink = FillSink {
             handle,
             clock,
             key,
+            number: *number,
+            turns: &self.turn_bytes,
+            turn: None,
             value: Vec::new(),
             upload: None,
             missing_bytes: 0,
-            is_refused: false,
+            refusal: None,
         };
         let meta = match store.get(key, unix_secs(clock), &mut sink) {
             // A value that is declined is no error to the store; nothing of it was read.
-            _ if sink.is_refused => return Err(Error::OutOfMemoryReading),
+            _ if sink.refusal.is_some() => return (refused(sink.refusal), None),
             Ok(Some(meta)) => meta,
-            Ok(None) => return Ok(false),
+            Ok(None) => return (Fetched::Absent, None),
             Err(error) => {
                 if let Some(times) = self.unreadable.happened(clock.now().secs) {
                     tracing::error!(key = %key.escape_ascii(), times, "the store cannot be read: {error}");
                 }
-                return Err(Error::StoreUnreadable);
+                return (Fetched::Failed(Error::StoreUnreadable), None);
             }
         };
         if !sink.take_piece(0) {
-            return Err(Error::OutOfMemoryReading);
+            return (Fetched::NoMemory, None);
         }
-        let FillSink { value, mut upload, handle, .. } = sink;
-        let Some(kept) = kept(clock, key, &meta, &value) else { return Ok(false) };
+        let FillSink { value, mut upload, handle, turn, .. } = sink;
+        let Some(kept) = kept(clock, key, &meta, &value) else { return (Fetched::Absent, None) };
         for _ in 0..TRIES_MAX {
             let guard = handle.pin(clock.now());
             let filled = match upload {
@@ -186,15 +289,24 @@ impl FetchQueue {
                 Some(_) => guard.fill_upload(*hash, &kept, *position, &mut upload),
             };
             match filled {
-                Filled::Filled | Filled::Changed => return Ok(true),
-                Filled::OutOfMemory => return Err(Error::OutOfMemoryReading),
+                Filled::Filled | Filled::Changed => return (Fetched::Found, turn),
+                Filled::OutOfMemory => return (Fetched::NoMemory, None),
                 Filled::TryAgain => {
                     drop(guard);
                     std::thread::yield_now();
                 }
             }
         }
-        Err(Error::OutOfMemoryReading)
+        (Fetched::NoMemory, None)
+    }
+}
+
+/// Why there is no place for a value.
+fn refused(refusal: Option<WriteError>) -> Fetched {
+    match refusal {
+        // Memory had more room when it was stored.
+        Some(WriteError::TooLarge) => Fetched::Failed(Error::OutOfMemoryFetching),
+        _ => Fetched::NoMemory,
     }
 }
 
@@ -243,12 +355,15 @@ struct FillSink<'f> {
     handle: &'f mut Handle,
     clock: &'f Clock,
     key: &'f [u8],
+    number: u8,
+    turns: &'f Turns,
+    turn: Option<Turn>,
     /// The value, or its last piece.
     value: Vec<u8>,
     upload: Option<Upload>,
     /// Of the value, without what was copied to the upload.
     missing_bytes: usize,
-    is_refused: bool,
+    refusal: Option<WriteError>,
 }
 
 impl FillSink<'_> {
@@ -271,7 +386,7 @@ impl FillSink<'_> {
                     upload.advance(n);
                     piece = &piece[n..];
                 }
-                Err(larder_engine::WriteError::TryAgain) if tries < TRIES_MAX => {
+                Err(WriteError::TryAgain) if tries < TRIES_MAX => {
                     drop(guard);
                     tries += 1;
                     std::thread::yield_now();
@@ -282,29 +397,33 @@ impl FillSink<'_> {
         true
     }
 
-    fn reserve(&mut self, meta: &Meta, now: Now) -> bool {
+    /// Takes a turn for a large value, and a place.
+    fn reserve(&mut self, meta: &Meta, now: Now) -> Result<(), WriteError> {
         let terms = Terms {
             client_flags: meta.client_flags,
             binary_key: meta.marks.contains(Marks::BINARY_KEY),
             ..Terms::set(self.key, b"")
         };
-        let Ok(value_bytes) = u32::try_from(meta.value_bytes) else { return false };
+        let value_bytes = u32::try_from(meta.value_bytes).map_err(|_| WriteError::TooLarge)?;
+        let memory_bytes = self.handle.engine().memory_limit();
+        let turn = self.turns.take(self.number, u64::from(value_bytes), memory_bytes);
+        self.turn = Some(turn.ok_or(WriteError::OutOfMemory)?);
         for _ in 0..TRIES_MAX {
             let guard = self.handle.pin(now);
             match guard.reserve(&terms, value_bytes) {
                 Ok(upload) => {
                     drop(guard);
                     self.upload = Some(upload);
-                    return true;
+                    return Ok(());
                 }
-                Err(larder_engine::WriteError::TryAgain) => {
+                Err(WriteError::TryAgain) => {
                     drop(guard);
                     std::thread::yield_now();
                 }
-                Err(_) => return false,
+                Err(error) => return Err(error),
             }
         }
-        false
+        Err(WriteError::OutOfMemory)
     }
 }
 
@@ -315,12 +434,16 @@ impl Sink for FillSink<'_> {
             return true;
         }
         // Its first piece is in memory of its own by then: a record that is declined costs no memory.
-        if self.reserve(meta, self.clock.now()) {
-            self.missing_bytes = meta.value_bytes;
-            return true;
+        match self.reserve(meta, self.clock.now()) {
+            Ok(()) => {
+                self.missing_bytes = meta.value_bytes;
+                true
+            }
+            Err(error) => {
+                self.refusal = Some(error);
+                false
+            }
         }
-        self.is_refused = true;
-        false
     }
 
     fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8] {
@@ -329,7 +452,7 @@ impl Sink for FillSink<'_> {
             return &mut self.value[start..];
         }
         if !self.take_piece(remaining_bytes) {
-            self.is_refused = true;
+            self.refusal = Some(WriteError::OutOfMemory);
             return &mut [];
         }
         self.value.resize(remaining_bytes.min(PIECE_BYTES), 0);
@@ -343,5 +466,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Larger values are read piece by piece, so that they are in memory once.
 const PIECE_BYTES: usize = 256 << 10;
+/// Until a value for which there was no memory is looked up again.
+const MEMORY_PAUSE: Duration = Duration::from_millis(2);
+/// How long a value waits for memory before that is an error.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// Guards last microseconds, unless their threads lose their cores.
 const TRIES_MAX: u32 = 100_000;

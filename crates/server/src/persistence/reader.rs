@@ -34,7 +34,7 @@ impl Reader {
         self.fetching.is_some()
     }
 
-    /// Does what it has begun. Returns whom to wake; `None`: it has begun nothing.
+    /// Does what it has begun. Returns whom to wake; `None`: it has begun nothing, or memory has no room for it now.
     pub fn finish(&mut self) -> Option<Waiter> {
         let fetching = self.fetching.take()?;
         let persistence = self.shared.persistence.as_ref();
@@ -42,8 +42,13 @@ impl Reader {
             return Some(fetching.waiter());
         };
         let meter = persistence.meters.reader(self.number);
-        persistence.fetches.serve(&fetching, &**store, &self.shared.clock, &mut self.handles, meter);
+        let clock = &self.shared.clock;
+        let is_done = persistence.fetches.serve(&fetching, &**store, clock, &mut self.handles, meter);
         self.handles.release();
+        if !is_done {
+            persistence.fetches.defer(fetching);
+            return None;
+        }
         Some(fetching.waiter())
     }
 

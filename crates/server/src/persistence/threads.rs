@@ -206,12 +206,20 @@ impl Commits {
 /// Cleans up, in small steps, as long as there is something to do.
 fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
     let failures = Rarely::default();
+    let Some(budgets) = shared.persistence.as_ref().map(|persistence| &persistence.write_budgets) else {
+        return;
+    };
+    budgets.set_cleaner();
     while !is_stopping.load(SeqCst) {
         let now_unix_secs = u64::try_from(shared.clock.wall_secs(shared.clock.now().secs)).unwrap_or(0);
         let pause = match store.maintain(Budget { bytes: CLEANING_STEP_BYTES }, now_unix_secs) {
             Ok(progress) if progress.more => CLEANING_PAUSE,
-            Ok(_) => IDLE_MAX,
+            Ok(_) => {
+                budgets.fill();
+                IDLE_MAX
+            }
             Err(error) => {
+                budgets.fill();
                 if let Some(times) = failures.happened(shared.clock.now().secs) {
                     tracing::error!(times, "the store cannot be cleaned up: {error}");
                 }

@@ -169,7 +169,7 @@ impl<'s> Applier<'s> {
     ) -> Result<Option<Conflict>, Failure> {
         let site = self.site;
         for attempt in 0.. {
-            self.admit()?;
+            self.admit(number)?;
             let Some(handle) = self.handles.handle_mut(number) else { return Ok(None) };
             let (hash, position) = {
                 let guard = handle.pin(self.shared.clock.now());
@@ -241,6 +241,9 @@ impl<'s> Applier<'s> {
             let guard = handle.pin(self.shared.clock.now());
             if let Some(position) = guard.overtake(key, hash, position, joined.highest_version()) {
                 drop(guard);
+                if let Some(persistence) = &self.shared.persistence {
+                    persistence.write_budgets.spend(number, change.memory_bytes());
+                }
                 site.journal.submit(position, change.unfollowed());
                 positions.push(position);
                 return Ok(conflict);
@@ -336,7 +339,7 @@ impl<'s> Applier<'s> {
         let change = || Change::flush_below(&prefix, Arc::clone(&exceptions), version, false).unfollowed();
         change().validate().map_err(Failure::Refused)?;
         for number in table.numbers().filter(is_meant) {
-            self.admit()?;
+            self.admit(number)?;
             let journal = &self.site.journal;
             let position = self.shared.namespaces.engine(number).flush_as(|| {
                 // What is in memory afterwards has a higher version.
@@ -350,9 +353,13 @@ impl<'s> Applier<'s> {
         Ok(())
     }
 
-    /// Waits until the journal takes changes.
-    fn admit(&self) -> Result<(), Failure> {
-        while self.site.journal.admit().is_err() {
+    /// Waits until the journal takes changes of this namespace.
+    fn admit(&self, number: u8) -> Result<(), Failure> {
+        let is_behind = || {
+            let persistence = self.shared.persistence.as_ref();
+            persistence.is_some_and(|persistence| persistence.admit_to_write(number).is_err())
+        };
+        while self.site.journal.admit().is_err() || is_behind() {
             // A store that is full may be so for long: nobody waits for this thread until then.
             if self.peer.is_over(self.site) {
                 return Err(Failure::Stopping);

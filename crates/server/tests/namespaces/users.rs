@@ -50,6 +50,13 @@ fn users_do_what_the_lists_allow() {
         ("anna", "mg a:1 T1\r\n", REFUSED.to_owned()),
         ("anna", "flush_prefix a:\r\n", REFUSED.to_owned()),
         ("anna", "flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n".to_owned()),
+        // Who may not write everything may not read all of it at once, either.
+        (
+            "anna",
+            "stats store backup x\r\n",
+            "CLIENT_ERROR backups need the right to everything\r\n".to_owned(),
+        ),
+        ("root", "stats store backup x\r\n", "CLIENT_ERROR backups not enabled\r\n".to_owned()),
         ("ben", "get a:1\r\n", REFUSED.to_owned()),
         ("ben", "get c\r\n", format!("{c}END\r\n")),
         // What comes before the refusal in a list is told.

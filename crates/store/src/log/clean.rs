@@ -16,7 +16,7 @@
 //! likewise; else a tombstone takes its place, with its sequence.
 
 use std::io::IoSlice;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::LogStore;
@@ -32,7 +32,7 @@ use super::window::Window;
 use super::writer::{WriteError, Writer};
 use crate::error::{Error, Result};
 use crate::history::Retention;
-use crate::store::{Budget, Progress};
+use crate::store::{Budget, Progress, Room};
 use crate::usage::PrefixUsage;
 
 /// Room that is set aside, so that cleaning can begin on a full disk.
@@ -55,6 +55,8 @@ pub(crate) struct Cleaner {
     to_count: Option<Vec<Arc<Segment>>>,
     /// The segments in which items that have expired are looked for, to make room for a prefix.
     to_sweep: Vec<Arc<Segment>>,
+    /// The last job was none of cleaning.
+    has_counted: bool,
     /// Somebody was told of a record that could not be counted: of others the counter tells.
     has_told_uncounted: bool,
 }
@@ -119,14 +121,81 @@ pub(super) fn lock(store: &LogStore) -> MutexGuard<'_, Cleaner> {
     store.cleaner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What must be reclaimed until the disk has less than half more than what lives, and four segments.
+/// What is live as far as is known without reading: of which segments cleaning gets room back.
+struct Liveness {
+    retention: Retention,
+    /// All records up to this sequence were flushed.
+    flushed_all: u64,
+    now_unix_secs: u64,
+    log_floor: u64,
+}
+
+impl Liveness {
+    /// The segments are in order of their numbers.
+    fn of(store: &LogStore, segments: &[Arc<Segment>], now_unix_secs: u64) -> Self {
+        let retention = store.retention();
+        let log_floor = log_floor(&retention, segments);
+        Self { flushed_all: store.flushes.read().newest_of_all(), log_floor, retention, now_unix_secs }
+    }
+
+    /// Cleaning may take the segment.
+    fn can_go(&self, segment: &Segment) -> bool {
+        segment.sealed.load(Relaxed)
+            && !segment.damaged.load(Relaxed)
+            && !segment.retired.load(Relaxed)
+            && !is_needed(segment, self.log_floor)
+    }
+
+    /// Which part of a sealed segment lives.
+    fn share(&self, segment: &Segment) -> f64 {
+        if segment.max_sequence.load(Relaxed) < self.flushed_all {
+            return 0.0;
+        }
+        let Retention { is_replicated, deletions_above_version: horizon, .. } = self.retention;
+        if is_replicated && segment.kept_version.load(Relaxed) > horizon {
+            return segment.live_share();
+        }
+        segment.live_share() * (1.0 - segment.expired_share(self.retention.expired_by(self.now_unix_secs)))
+    }
+
+    /// Which bytes of the data of a sealed segment live.
+    fn live_bytes(&self, segment: &Segment) -> f64 {
+        segment.data_bytes.load(Relaxed) as f64 * self.share(segment)
+    }
+}
+
+/// By how much the disk has more than half more than what lives, and four segments; below 0: it has less. These four
+/// are one that is sealed, and the open ones: of the log, whose file counts as it fills, and of both cold streams.
+fn excess_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> i64 {
+    let liveness = Liveness::of(store, segments, store.now_unix_secs.load(Relaxed));
+    let (mut disk_bytes, mut live_bytes) = (0, 0.0);
+    for segment in segments {
+        if liveness.can_go(segment) {
+            disk_bytes += segment.file_bytes.load(Relaxed);
+            live_bytes += liveness.live_bytes(segment);
+        } else if !segment.sealed.load(Relaxed) {
+            let is_log = segment.stream == Stream::Log;
+            disk_bytes += if is_log { &segment.data_bytes } else { &segment.file_bytes }.load(Relaxed);
+            live_bytes += segment.live_bytes() as f64;
+        }
+    }
+    disk_bytes as i64 - (live_bytes * 1.5) as i64 - 4 * store.options.segment_bytes as i64
+}
+
+/// What must be reclaimed until the disk is within its bound.
 pub(super) fn debt_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> u64 {
-    let log_floor = log_floor(&store.retention(), segments);
-    let can_go = |segment: &&Arc<Segment>| !segment.sealed.load(Relaxed) || !is_needed(segment, log_floor);
-    let live_bytes: u64 = segments.iter().filter(can_go).map(|segment| segment.live_bytes()).sum();
-    let disk_bytes: u64 =
-        segments.iter().filter(can_go).map(|segment| segment.file_bytes.load(Relaxed)).sum();
-    disk_bytes.saturating_sub(live_bytes + live_bytes / 2 + 4 * store.options.segment_bytes)
+    excess_bytes(store, segments).max(0) as u64
+}
+
+/// Of the six segments of the bound four are in the excess, and one is for what the open segment of the log has
+/// allocated, and not filled.
+pub(super) fn room(store: &LogStore) -> Room {
+    let excess_bytes = excess_bytes(store, &store.segments.all());
+    let removed_bytes = store.counters.removed_bytes.load(Relaxed);
+    Room {
+        bytes: (store.options.segment_bytes as i64 - excess_bytes).max(0) as u64,
+        reclaimed_bytes: removed_bytes.saturating_sub(store.counters.cleaned_bytes.load(Relaxed)),
+    }
 }
 
 pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
@@ -136,7 +205,10 @@ pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> 
     let mut cleaner = lock(store);
     // Before a sweep takes the appender's lock: what is appended later and has expired by now is not counted.
     store.now_unix_secs.store(now_unix_secs, Relaxed);
-    note_durable(store, &mut store.appender())?;
+    // Another step does it, if the appender is at work.
+    if let Some(mut appender) = store.try_appender() {
+        note_durable(store, &mut appender)?;
+    }
     keep_reserve(store, RESERVE_TO_CLEAN);
     keep_reserve(store, RESERVE_TO_DELETE);
     let mut done = 0;
@@ -179,8 +251,24 @@ pub(super) fn seal_all(store: &LogStore, cleaner: &mut Cleaner) -> Result<()> {
     Ok(())
 }
 
-/// The next segment to look at.
+/// The next segment to look at. Segments are cleaned and counted in turn: neither waits for all of the other.
 fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result<Option<Job>> {
+    let mut job = None;
+    if std::mem::take(&mut cleaner.has_counted) {
+        job = choose_to_clean(store, cleaner, now_unix_secs)?;
+    }
+    if job.is_none() {
+        job = choose_to_count(store, cleaner, now_unix_secs)?;
+        cleaner.has_counted = job.is_some();
+    }
+    if job.is_none() {
+        job = choose_to_clean(store, cleaner, now_unix_secs)?;
+    }
+    Ok(job)
+}
+
+/// The next segment of which more is to be known.
+fn choose_to_count(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result<Option<Job>> {
     let usage = store.usage();
     if let Some(usage) = &usage
         && let Some(job) = choose_for_usage(store, cleaner, usage, now_unix_secs)?
@@ -188,17 +276,11 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
         return Ok(Some(job));
     }
     let all = store.segments.all();
-    let retention = store.retention();
-    let log_floor = log_floor(&retention, &all);
-    let mut sealed: Vec<_> = (all.iter())
-        .filter(|segment| {
-            segment.sealed.load(Relaxed) && !segment.damaged.load(Relaxed) && !segment.retired.load(Relaxed)
-        })
-        .collect();
+    let Liveness { retention, flushed_all, log_floor, .. } = Liveness::of(store, &all, now_unix_secs);
     let newest_flush = store.flushes.newest();
-    let flushed_all = store.flushes.read().newest_of_all();
     // Where prefixes are counted, in open segments too. A segment of which all was flushed is cleaned without a look.
     let is_counting = usage.is_some() || flushed_all < newest_flush;
+    let is_whole = |segment: &Segment| !segment.damaged.load(Relaxed) && !segment.retired.load(Relaxed);
     let uncounted = all.iter().find(|segment| {
         let oldest = segment.min_sequence.load(Relaxed);
         oldest < newest_flush
@@ -210,8 +292,7 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
                 }
                 false => usage.is_some(),
             }
-            && !segment.damaged.load(Relaxed)
-            && !segment.retired.load(Relaxed)
+            && is_whole(segment)
             && segment.counted_flush.load(Relaxed) < newest_flush
     });
     if let Some(segment) = uncounted {
@@ -222,41 +303,41 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
     }
 
     let horizon = retention.deletions_above_version;
-    let may_forget =
-        |segment: &&&Arc<Segment>| (1..=horizon).contains(&segment.tombstone_version.load(Relaxed));
+    let may_forget = |segment: &&Arc<Segment>| {
+        segment.sealed.load(Relaxed)
+            && is_whole(segment)
+            && (1..=horizon).contains(&segment.tombstone_version.load(Relaxed))
+    };
     if retention.is_replicated
-        && let Some(segment) = sealed.iter().find(may_forget)
+        && let Some(segment) = all.iter().find(may_forget)
     {
         segment.tombstone_version.store(0, Relaxed);
         let kind = JobKind::ForgetTombstones { left_version: 0 };
         return Job::new(store, cleaner, segment, kind, |entry| !entry.is_put).map(Some);
     }
+    Ok(None)
+}
 
-    sealed.retain(|segment| !is_needed(segment, log_floor));
-    let share = |segment: &Segment| {
-        if segment.max_sequence.load(Relaxed) < flushed_all {
-            return 0.0;
-        }
-        if retention.is_replicated && segment.kept_version.load(Relaxed) > horizon {
-            return segment.live_share();
-        }
-        segment.live_share() * (1.0 - segment.expired_share(retention.expired_by(now_unix_secs)))
-    };
-    let Some(emptiest) = sealed.iter().min_by(|one, other| share(one).total_cmp(&share(other))) else {
+/// The next segment that is worth copying what lives in it.
+fn choose_to_clean(store: &LogStore, cleaner: &Cleaner, now_unix_secs: u64) -> Result<Option<Job>> {
+    let all = store.segments.all();
+    let liveness = Liveness::of(store, &all, now_unix_secs);
+    let can_go: Vec<_> = all.iter().filter(|segment| liveness.can_go(segment)).collect();
+    let share = |segment: &Segment| liveness.share(segment);
+    let Some(emptiest) = can_go.iter().min_by(|one, other| share(one).total_cmp(&share(other))) else {
         return Ok(None);
     };
-    let disk_bytes: u64 = sealed.iter().map(|segment| segment.file_bytes.load(Relaxed)).sum();
-    let live_bytes: f64 =
-        sealed.iter().map(|segment| segment.data_bytes.load(Relaxed) as f64 * share(segment)).sum();
+    let disk_bytes: u64 = can_go.iter().map(|segment| segment.file_bytes.load(Relaxed)).sum();
+    let live_bytes: f64 = can_go.iter().map(|segment| liveness.live_bytes(segment)).sum();
     let bound =
-        live_bytes * f64::from(store.options.disk_percent) / 100.0 + 2.0 * store.options.segment_bytes as f64;
+        live_bytes * f64::from(store.options.disk_percent) / 100.0 + store.options.segment_bytes as f64;
     let victim = if share(emptiest) == 0.0 || (disk_bytes as f64 > bound && share(emptiest) < LIVE_SHARE_MAX)
     {
         Some(*emptiest)
     } else {
         let small_bytes = store.options.segment_bytes / 4;
         let mut small: Vec<_> =
-            sealed.iter().filter(|segment| segment.file_bytes.load(Relaxed) < small_bytes).collect();
+            can_go.iter().filter(|segment| segment.file_bytes.load(Relaxed) < small_bytes).collect();
         small.sort_unstable_by_key(|segment| segment.file_bytes.load(Relaxed));
         small.first().filter(|_| small.len() > SMALL_SEGMENTS_MAX).map(|segment| **segment)
     };
@@ -265,7 +346,7 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
     Job::new(store, cleaner, victim, kind, |_| true).map(Some)
 }
 
-/// The next segment to look at for the usage of prefixes. Before all is counted nothing is cleaned, so nothing moves.
+/// The next segment to look at for the usage of prefixes.
 fn choose_for_usage(
     store: &LogStore,
     cleaner: &mut Cleaner,
@@ -313,13 +394,14 @@ fn entries_of(
     segment: &Segment,
     is_wanted: impl Fn(&FooterEntry) -> bool,
 ) -> Result<Vec<FooterEntry>> {
-    let appender = store.appender();
-    let mut writers =
-        cleaner.streams.iter().filter_map(|stream| stream.writer.as_ref()).chain(&appender.writer);
-    if let Some(writer) = writers.find(|writer| writer.segment.number == segment.number) {
-        return Ok(writer.entries().iter().copied().filter(is_wanted).collect());
+    if !segment.sealed.load(Acquire) {
+        let appender = store.appender();
+        let mut writers =
+            cleaner.streams.iter().filter_map(|stream| stream.writer.as_ref()).chain(&appender.writer);
+        if let Some(writer) = writers.find(|writer| writer.segment.number == segment.number) {
+            return Ok(writer.entries().iter().copied().filter(is_wanted).collect());
+        }
     }
-    drop(appender);
     let mut entries = segment.read_footer().inspect_err(|error| {
         if matches!(error, Error::Corrupt { .. }) {
             segment.damaged.store(true, Relaxed);
@@ -362,7 +444,10 @@ impl Job {
             }
             let read_before = self.window.read_bytes;
             let written = match self.kind {
-                JobKind::Clean { .. } => self.clean_record(store, cleaner, &entry, now_unix_secs)?,
+                JobKind::Clean { .. } => {
+                    self.count_before_it_moves(store, &entry, now_unix_secs)?;
+                    self.clean_record(store, cleaner, &entry, now_unix_secs)?
+                }
                 JobKind::CountFlushed { .. } => {
                     let counted = self.count_if_flushed(store, &entry);
                     self.pass_uncounted(store, cleaner, counted)?;
@@ -376,8 +461,9 @@ impl Job {
                     self.forget_tombstone(store, &entry)?;
                     0
                 }
-                JobKind::CountPrefixes(_) => {
-                    let counted = self.count_for_prefix(store, &entry, now_unix_secs);
+                JobKind::CountPrefixes(ref usage) => {
+                    let usage = Arc::clone(usage);
+                    let counted = self.count_for_prefix(store, &usage, &entry, now_unix_secs);
                     self.pass_uncounted(store, cleaner, counted)?;
                     0
                 }
@@ -481,8 +567,13 @@ impl Job {
         Ok(())
     }
 
-    fn count_for_prefix(&mut self, store: &LogStore, entry: &FooterEntry, now_unix_secs: u64) -> Result<()> {
-        let JobKind::CountPrefixes(usage) = &self.kind else { return Ok(()) };
+    fn count_for_prefix(
+        &mut self,
+        store: &LogStore,
+        usage: &PrefixUsage,
+        entry: &FooterEntry,
+        now_unix_secs: u64,
+    ) -> Result<()> {
         let is_uncounted = |known: &IndexEntry| known.is_live() && known.account.is_none();
         if self.look_up(store, entry).is_none_or(|(known, _)| !is_uncounted(&known)) {
             return Ok(());
@@ -502,6 +593,19 @@ impl Job {
             }
         }
         Ok(())
+    }
+
+    /// Where it goes nobody looks for what is to be counted.
+    fn count_before_it_moves(
+        &mut self,
+        store: &LogStore,
+        entry: &FooterEntry,
+        now_unix_secs: u64,
+    ) -> Result<()> {
+        match store.usage().filter(|usage| !usage.is_complete()) {
+            Some(usage) if entry.is_put => self.count_for_prefix(store, &usage, entry, now_unix_secs),
+            _ => Ok(()),
+        }
     }
 
     /// The item of this record is gone, if the record still is the newest of its key.
@@ -628,6 +732,7 @@ impl Job {
             }
         }
         store.segments.remove(self.segment.slot);
+        store.counters.removed_bytes.fetch_add(self.segment.file_bytes.load(Relaxed), Relaxed);
         // If it stays, the next opening removes it.
         let _ = store.files.remove(&self.segment.name());
         let oldest = store.segments.all().iter().map(|segment| segment.min_sequence.load(Relaxed)).min();

@@ -89,6 +89,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         places: Mutex::default(),
         cleaner: Mutex::new(Cleaner::default()),
         appender: Mutex::new(Appender { noted_durable: found.last_sequence, ..Appender::default() }),
+        next_appender: Mutex::default(),
         manifest: Mutex::new(ManifestState { next_number: image.next_number, garbage: found.garbage }),
         syncing: Mutex::default(),
         last_sequence: AtomicU64::new(found.last_sequence),

@@ -10,7 +10,7 @@ use super::pieces::Pieces;
 use super::script::START_SECS;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::{Budget, Error, LogOptions, LogStore, Marks, Store, TryGet, VecSink, check};
+use crate::{Budget, Error, LogOptions, LogStore, Marks, Progress, Store, TryGet, VecSink, check};
 
 fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
     Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
@@ -333,6 +333,61 @@ fn disk_and_index_stay_bounded() {
     let stats = store.stats();
     assert!(stats.live_bytes < 300_000, "old sessions and their tombstones are gone: {stats:?}");
     assert!(disk.counts().written_bytes < 60_000 * 200 * 3);
+}
+
+/// Who appends as long as there is room, and else cleans, stays within the documented bound, and never waits for nothing.
+#[test]
+fn who_heeds_the_room_stays_within_the_bound() {
+    let segment_bytes = small_segments().segment_bytes;
+    for (mix, keys, deletes, ttl_secs) in [
+        ("a few keys", 20, 0, 0),
+        ("many keys", 2_000, 0, 0),
+        ("deletions", 300, 2, 0),
+        ("expiry", u64::MAX, 0, 1),
+    ] {
+        let store = open_log(&SimDisk::new()).expect("opens");
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut live: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut now, mut cleaned, mut version) = (START_SECS, 0, 0);
+        while version < 20_000 {
+            // A record of 200 bytes at most, with its mark of a batch.
+            if store.room().expect("it has a bound").bytes < 300 {
+                cleaned += 1;
+                let mut progress = Progress { bytes: 0, more: true };
+                while store.room().expect("it has a bound").bytes < 300 {
+                    assert!(progress.more, "{mix}: no room, and nothing to clean: {:?}", store.stats());
+                    progress = store.maintain(Budget { bytes: 2_000 }, now).expect("cleans");
+                }
+                continue;
+            }
+            version += 1;
+            now += u64::from(version % 500 == 0);
+            let nth = if keys == u64::MAX { version } else { random.u64(0..keys) };
+            let key = format!("key-{nth}");
+            let change = if random.u32(0..10) < deletes {
+                live.remove(&nth);
+                Change::Delete { key: key.into(), version }
+            } else {
+                let exptime_secs = if ttl_secs == 0 { 0 } else { now + ttl_secs };
+                live.insert(nth, if ttl_secs == 0 { u64::MAX } else { exptime_secs });
+                let (value, marks) = (vec![1; 100], Marks::NONE);
+                Change::Put { key: key.into(), value, client_flags: 0, exptime_secs, version, marks }
+            };
+            append(&store, &[change]).expect("appends");
+            if version % 50 == 0 {
+                live.retain(|_, exptime_secs| *exptime_secs > now);
+                // A record of 160 bytes, and the mark of its batch.
+                let bound = live.len() as u64 * (160 + 48) * 3 / 2 + 6 * segment_bytes;
+                let disk_bytes = store.stats().disk_bytes;
+                assert!(
+                    disk_bytes <= bound,
+                    "{mix}, version {version}: {disk_bytes} > {bound}, {:?}",
+                    store.stats()
+                );
+            }
+        }
+        assert!(cleaned > 10, "{mix}: it was never full");
+    }
 }
 
 /// A flush of a prefix is O(1), and its room comes back.

@@ -77,7 +77,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
 }
 
 /// True for `stats store backup`, which begins a backup: as `stats detail on`, it does something.
-pub(super) fn is_backup(words: &[&[u8]]) -> bool {
+pub(crate) fn is_backup(words: &[&[u8]]) -> bool {
     words.starts_with(&[b"store", b"backup"])
 }
 
