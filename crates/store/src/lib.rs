@@ -93,7 +93,7 @@ pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
-pub use rocks::ROCKS_VALUE_BYTES_MAX;
+pub use rocks::{ROCKS_FILES_OPEN_MAX, ROCKS_VALUE_BYTES_MAX};
 #[cfg(feature = "rocksdb")]
 pub use rocks::{RocksOptions, RocksStore};
 pub use state::{ItemState, KeyState, VisitState};

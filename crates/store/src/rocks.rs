@@ -20,6 +20,9 @@ pub(crate) mod manifest;
 /// the batch, and in the table of what is not in a file yet.
 pub const ROCKS_VALUE_BYTES_MAX: usize = 64 << 20;
 
+/// Files that RocksDB has open at most, beside its own logs: they do not grow with the data.
+pub const ROCKS_FILES_OPEN_MAX: usize = 1_000;
+
 #[cfg(feature = "rocksdb")]
 mod append;
 #[cfg(feature = "rocksdb")]

@@ -336,14 +336,20 @@ fn make_room(
     if appender.writer.as_ref().is_some_and(|writer| writer.has_room(bytes, entries)) {
         return Ok(());
     }
-    let mut manifest = store.manifest();
     let file_bytes = store.options.segment_bytes.max(Writer::file_bytes_for(bytes, entries));
-    let writer = match new_segment(store, &mut manifest, Stream::Log, file_bytes) {
+    match open_next(store, appender, file_bytes) {
+        // Also if a segment has room, and the manifest that names it has not.
         Err(Error::Full { .. }) if may_use_reserve && store.files.remove(RESERVE_TO_DELETE).is_ok() => {
-            new_segment(store, &mut manifest, Stream::Log, file_bytes)?
+            open_next(store, appender, file_bytes)
         }
-        other => other?,
-    };
+        other => other,
+    }
+}
+
+/// Seals the open segment, and opens one of this length.
+fn open_next(store: &LogStore, appender: &mut Appender, file_bytes: u64) -> Result<()> {
+    let mut manifest = store.manifest();
+    let writer = new_segment(store, &mut manifest, Stream::Log, file_bytes)?;
     let segment = writer.segment.clone();
     let published = seal(store, appender).and_then(|()| {
         let image = store.capture(appender);

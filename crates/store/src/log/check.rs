@@ -184,7 +184,14 @@ fn read_segment(
         Ok(opened) => opened,
         Err(Error::Corrupt { offset, what, .. }) => {
             report.damages.push(damage_at(offset, what));
-            let Ok(file) = files.open_to_read(&name) else { return Ok(contents) };
+            let file = match files.open_to_read(&name) {
+                // To repair is to give up what cannot be opened: only what never can be.
+                Err(error) if Error::can_pass(&error) => {
+                    return Err(Error::io(format!("opening {name}"), error));
+                }
+                Err(_) => return Ok(contents),
+                Ok(file) => file,
+            };
             let file_bytes = file.len().map_err(|error| Error::io(format!("reading {name}"), error))?;
             // The manifest knows enough to read its records.
             let SegmentImage { number, stream, .. } = *segment_image;

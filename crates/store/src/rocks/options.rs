@@ -8,6 +8,7 @@ use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options,
 };
 
+use super::ROCKS_FILES_OPEN_MAX;
 use super::record::{ITEM, decode_item};
 use crate::error::Result;
 
@@ -54,8 +55,7 @@ impl RocksOptions {
         options.set_max_bytes_for_level_base(self.file_bytes * 4);
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_max_background_jobs(2);
-        // Descriptors do not grow with the data, either.
-        options.set_max_open_files(1_000);
+        options.set_max_open_files(ROCKS_FILES_OPEN_MAX as i32);
         options.set_bytes_per_sync(1 << 20);
         // What is compressed can be opened only by a RocksDB that has the same library.
         options.set_compression_type(DBCompressionType::None);
