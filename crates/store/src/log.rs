@@ -62,6 +62,7 @@ use history::Places;
 use index::Index;
 use manifest::ManifestImage;
 use notes::NoteTable;
+use open::DroppedTail;
 use segment::{Segment, SegmentTable};
 use writer::{WriteError, Writer};
 
@@ -117,6 +118,8 @@ pub struct LogStore {
     usage: RwLock<Option<Arc<PrefixUsage>>>,
     /// Names of the files that opening it has removed.
     removed: Vec<String>,
+    /// What it has dropped of the ends of segments.
+    dropped: Vec<DroppedTail>,
     _lock: Box<dyn Lock>,
 }
 
@@ -171,6 +174,12 @@ impl LogStore {
     /// somebody has put there.
     pub fn removed_files(&self) -> &[String] {
         &self.removed
+    }
+
+    /// What opening the store has dropped of the ends of segments: bytes that were no whole batch, as a crash leaves
+    /// them.
+    pub fn dropped_tails(&self) -> &[DroppedTail] {
+        &self.dropped
     }
 
     fn appender(&self) -> MutexGuard<'_, Appender> {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use larder_store::commit::{Committer, Step};
-use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
+use larder_store::commit::{Committer, Refusal, Step};
+use larder_store::{Budget, DroppedTail, Error, LogOptions, LogStore, MemoryStore, Store};
 #[cfg(feature = "rocksdb")]
 use larder_store::{RocksOptions, RocksStore};
 
@@ -116,6 +116,10 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
                 let names = store.removed_files().join(", ");
                 tracing::warn!("removed files that the store's MANIFEST does not name: {names}");
             }
+            for tail in store.dropped_tails() {
+                let DroppedTail { file, offset, bytes } = tail;
+                tracing::warn!(file, offset, bytes, "dropped the end of the log, which is no whole change");
+            }
             Ok(Arc::new(store))
         }
         #[cfg(feature = "rocksdb")]
@@ -154,7 +158,7 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
         if is_stopping.load(SeqCst) {
             return committer;
         }
-        if persistence.journal.refusal().is_some() {
+        if persistence.journal.refusal().is_some_and(|refusal| refusal != Refusal::Full) {
             // What has come must wait for the next attempt.
             std::thread::sleep(timeout.min(RETRY_MAX));
         } else {

@@ -5,7 +5,8 @@
 //! DeWitt et al., SIGMOD 1984).
 //!
 //! When the store cannot append, what was sequenced is lost: the items leave the memory, those who wait are told, and
-//! new changes are refused until an attempt succeeds. After a failed fsync nothing is written any more.
+//! new changes are refused until an attempt succeeds. A full disk takes removals all the same, as long as there is what
+//! the store has set aside for them. After a failed fsync nothing is written any more.
 
 use std::sync::Arc;
 
@@ -143,6 +144,11 @@ impl Committer {
                 self.lose_what_is_left(self.journal.applied());
                 Step::Idle
             }
+            Some(Refusal::Full) if now_micros < self.retry_micros => match self.commit(now_micros) {
+                Step::Again => Step::Again,
+                Step::Idle => Step::IdleUntil { micros: self.retry_micros },
+                Step::IdleUntil { micros } => Step::IdleUntil { micros: micros.min(self.retry_micros) },
+            },
             Some(_) if now_micros < self.retry_micros => Step::IdleUntil { micros: self.retry_micros },
             Some(_) => {
                 self.journal.set_refusal(None);
@@ -289,16 +295,16 @@ impl Committer {
         if self.unsynced_since_micros.is_some() && !self.sync() {
             return;
         }
-        self.journal.set_refusal(Some(if matches!(error, Error::Full { .. }) {
-            Refusal::Full
-        } else {
-            Refusal::Failed
-        }));
+        let is_full = matches!(error, Error::Full { .. });
+        self.journal.set_refusal(Some(if is_full { Refusal::Full } else { Refusal::Failed }));
+        // Removals alone have been tried with what is set aside for them.
+        let keeps = is_full && !self.batch.iter().all(Change::only_removes);
+        let mut removals = keeps.then(Vec::new);
         self.retry_micros = now_micros + RETRY_MICROS;
         let applied = self.journal.applied();
         let mut next = applied + 1 + self.batch.len() as u64;
         let barrier = loop {
-            next = self.lose(next);
+            next = self.lose(next, &mut removals);
             // From here on what was read from the store before says nothing, and a key whose change was lost is as the
             // store has it. If no change came in between, none builds upon what was lost: memory had lost it before.
             let barrier = self.journal.next_position_of_all();
@@ -311,7 +317,30 @@ impl Committer {
             std::thread::yield_now();
         }
         self.journal.note_lost(applied + 1..=barrier - 1);
+        let kept = self.keep(removals.unwrap_or_default());
         self.resolve(barrier);
+        if let Err(error @ Error::ReadOnly { .. }) = kept {
+            self.become_read_only(&error);
+        }
+    }
+
+    /// Makes removals that were behind what found no room. Errors: those left are lost.
+    fn keep(&mut self, removals: Vec<(u64, Change)>) -> Result<()> {
+        let (mut positions, mut changes): (Vec<_>, Vec<_>) = removals.into_iter().unzip();
+        while !changes.is_empty() {
+            let later = (
+                positions.split_off(positions.len().min(BATCH_CHANGES_MAX)),
+                changes.split_off(changes.len().min(BATCH_CHANGES_MAX)),
+            );
+            let kept = append(&*self.store, &changes).and_then(|()| self.store.sync());
+            if let Err(error) = kept {
+                changes.iter().chain(&later.1).for_each(|change| self.observer.on_lost(change));
+                return Err(error);
+            }
+            self.journal.note_kept(positions.into_iter());
+            (positions, changes) = later;
+        }
+        Ok(())
     }
 
     /// After a failed fsync nobody knows what the disk has. A flush that was appended concerns all keys: whether it was
@@ -333,7 +362,7 @@ impl Committer {
 
     /// Everything above `durable` is lost.
     fn lose_what_is_left(&mut self, durable: u64) {
-        let last = self.lose(self.journal.applied() + 1 + self.batch.len() as u64) - 1;
+        let last = self.lose(self.journal.applied() + 1 + self.batch.len() as u64, &mut None) - 1;
         if last > durable {
             self.journal.note_lost(durable + 1..=last);
             self.journal.set_floor(self.floor_kept);
@@ -341,12 +370,16 @@ impl Committer {
         }
     }
 
-    /// Loses the batch, and all changes from position `next` on. Returns the next position. When it returns, no item in
-    /// memory has what was lost.
-    fn lose(&mut self, mut next: u64) -> u64 {
+    /// Loses the batch, and all changes from position `next` on, but for `removals` if these are to be kept. Returns the
+    /// next position. When it returns, no item in memory has what was lost.
+    fn lose(&mut self, mut next: u64, removals: &mut Option<Vec<(u64, Change)>>) -> u64 {
         loop {
-            for change in self.batch.drain(..) {
-                self.observer.on_lost(&change);
+            let first = next - self.batch.len() as u64;
+            for (position, change) in (first..).zip(self.batch.drain(..)) {
+                match removals {
+                    Some(removals) if change.only_removes() => removals.push((position, change)),
+                    _ => self.observer.on_lost(&change),
+                }
             }
             if next > self.journal.last_given() {
                 return next;

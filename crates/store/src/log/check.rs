@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::append::tombstone_of;
 use super::digest::Secret;
 use super::manifest::{MANIFEST, ManifestImage, SegmentImage};
-use super::open::{FlushRecord, NoteRecord, Tail, lock, open_file};
+use super::open::{DroppedTail, FlushRecord, NoteRecord, Tail, lock, open_file};
 use super::record::{ALIGN_BYTES, Header, Kind, pad};
 use super::segment::{
     FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name,
@@ -29,6 +29,8 @@ pub struct Report {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// What a crash has left behind the last whole batch: the next start drops it.
+    pub dropped: Vec<DroppedTail>,
     /// What is broken.
     pub damages: Vec<Damage>,
     /// What a repair lost, a sentence each. Empty without one.
@@ -284,7 +286,7 @@ fn read_segment(
         }
     } else if has_header {
         match Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image) {
-            Ok(_) => {}
+            Ok(tail) => report.dropped.extend(tail.dropped(&segment)),
             Err(Error::Corrupt { offset, what, .. }) => report.damages.push(damage_at(offset, what)),
             Err(error) => return Err(error),
         }
