@@ -330,3 +330,124 @@ fn a_stopped_process_goes_on() -> Result<()> {
     assert_eq!(client.stream.read(&mut rest).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
     Ok(())
 }
+
+/// A packet of the binary protocol: opcode, extras, key, value; the opaque is its number.
+fn packet(opcode: u8, number: u8, extras: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
+    let body = (extras.len() + key.len() + value.len()) as u32;
+    let mut packet = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
+    packet.extend(body.to_be_bytes());
+    packet.extend([0, 0, 0, number, 0, 0, 0, 0, 0, 0, 0, 0]);
+    [packet.as_slice(), extras, key.as_bytes(), value].concat()
+}
+
+/// Opcode, status and opaque of the next reply.
+fn reply(stream: &mut BufReader<TcpStream>) -> Result<(u8, u16, u8)> {
+    let mut head = [0; 24];
+    stream.read_exact(&mut head)?;
+    let body = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+    stream.read_exact(&mut vec![0; body as usize])?;
+    Ok((head[1], u16::from_be_bytes([head[6], head[7]]), head[15]))
+}
+
+/// Requests that are sent together, of which one finds no room: each has its own answer, in its place, and the
+/// connection stays. What was removed is removed.
+#[test]
+fn on_a_full_disk_each_request_has_its_own_answer() -> Result<()> {
+    let recorder = Recorder::new()?;
+    let args = ["-t", "1", "--store-segment-kib", "64"];
+    let server = recorder.start(&server::larderd()?, &args, &[])?;
+    let mut client = Client::connect(&server)?;
+    let small: Vec<String> = (0..4).map(|nth| format!("small{nth}")).collect();
+    let mut round = |requests: &dyn Fn(&str) -> Vec<u8>| -> Result<BufReader<TcpStream>> {
+        let _ = fs::remove_file(recorder.full());
+        // Not while it refuses without a try.
+        for key in &small {
+            server::eventually(|| client.set(key, b"abc".to_vec()).is_ok_and(|reply| reply == "STORED"));
+        }
+        fs::write(recorder.full(), "")?;
+        let mut stream = connect(server.address())?;
+        stream.get_mut().write_all(&requests(&"v".repeat(70_000)))?;
+        Ok(stream)
+    };
+    let told = |mut stream: BufReader<TcpStream>, expected: &str| -> Result<()> {
+        stream.get_mut().write_all(b"mn\r\n")?;
+        let expected = format!("{expected}MN\r\n");
+        let mut got = vec![0; expected.len()];
+        let read = stream.read_exact(&mut got);
+        assert_eq!(String::from_utf8_lossy(&got), expected, "{read:?}");
+        Ok(())
+    };
+
+    // Nothing is behind it.
+    let stream = round(&|large| format!("set large 0 0 70000\r\n{large}\r\n").into())?;
+    told(stream, "SERVER_ERROR store is full\r\n")?;
+
+    let stream = round(&|large| {
+        let set = format!("set large 0 0 70000\r\n{large}\r\n");
+        let quiet = format!("set large 0 0 70000 noreply\r\n{large}\r\n");
+        let gets = "get small0 large small1\r\nget small1\r\ndelete small0\r\nget small0\r\n";
+        format!("get small0\r\n{set}{quiet}get small1\r\n{gets}").into()
+    })?;
+    let value = |key| format!("VALUE {key} 0 3\r\nabc\r\n");
+    let (zero, one) = (value("small0"), value("small1"));
+    let mut lines = String::new();
+    let mut stream = stream;
+    while !lines.ends_with("DELETED\r\nEND\r\n") && stream.read_line(&mut lines)? > 0 {}
+    let head = format!("{zero}END\r\nSERVER_ERROR store is full\r\n{one}END\r\n{zero}");
+    let tail = format!("{one}END\r\nDELETED\r\nEND\r\n");
+    // The large one is refused as what was lost, or not found once that is known.
+    let refused = format!("{head}SERVER_ERROR store is full\r\n{tail}");
+    let missed = format!("{head}{one}END\r\n{tail}");
+    assert!(lines == refused || lines == missed, "{lines}");
+    told(stream, "")?;
+
+    let stream = round(&|large| {
+        let sets = format!("ms large 70000 O2\r\n{large}\r\nms large 70000 q O3\r\n{large}\r\n");
+        format!("mg small1 v O1\r\n{sets}mg small1 v O4\r\nmd small1 q\r\nmg small1 v q\r\n").into()
+    })?;
+    let full = "SERVER_ERROR store is full\r\n".repeat(2);
+    told(stream, &format!("VA 3 O1\r\nabc\r\n{full}VA 3 O4\r\nabc\r\n"))?;
+
+    let mut stream = round(&|large| {
+        let (get, set, set_quietly, delete, delete_quietly, noop) = (0, 1, 0x11, 4, 0x14, 10);
+        [
+            packet(get, 1, &[], "small2", b""),
+            packet(set, 2, &[0; 8], "large", large.as_bytes()),
+            packet(set_quietly, 3, &[0; 8], "large", large.as_bytes()),
+            packet(get, 4, &[], "small2", b""),
+            packet(delete, 5, &[], "small2", b""),
+            packet(delete_quietly, 6, &[], "small3", b""),
+            packet(get, 7, &[], "small3", b""),
+            packet(noop, 8, &[], "", b""),
+        ]
+        .concat()
+    })?;
+    let replies: Vec<_> = (0..7).map(|_| reply(&mut stream)).collect::<Result<_>>()?;
+    let expected = [(0, 0, 1), (1, 0x82, 2), (0x11, 0x82, 3), (0, 0, 4), (4, 0, 5), (0, 1, 7), (10, 0, 8)];
+    assert_eq!(replies, expected);
+    Ok(())
+}
+
+/// Room is set aside for them: also while other changes are refused, and tried again.
+#[test]
+fn a_full_disk_refuses_no_deletion() -> Result<()> {
+    let recorder = Recorder::new()?;
+    let server = recorder.start(&server::larderd()?, &["-t", "1", "--store-segment-kib", "64"], &[])?;
+    let mut client = Client::connect(&server)?;
+    for nth in 0..200 {
+        assert_eq!(client.set(&format!("key{nth}"), b"abc".to_vec())?, "STORED");
+    }
+    fs::write(recorder.full(), "")?;
+    let mut other = connect(server.address())?;
+    for nth in 0..200 {
+        // It may be tried now, or refused at once.
+        let large = format!("set large 0 0 70000\r\n{}\r\n", "v".repeat(70_000));
+        other.get_mut().write_all(large.as_bytes())?;
+        client.stream.get_mut().write_all(format!("delete key{nth}\r\n").as_bytes())?;
+        assert_eq!(client.line()?, "DELETED", "{nth}");
+        let mut line = String::new();
+        other.read_line(&mut line)?;
+        assert_eq!(line, "SERVER_ERROR store is full\r\n");
+    }
+    Ok(())
+}

@@ -48,6 +48,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "{name}: {} files, {} records (of items, also replaced and deleted ones, and marks), {} bytes",
             report.segments, report.records, report.bytes
         ))?;
+        for tail in &report.dropped {
+            say(&format!(
+                "{}: {} bytes behind byte {} are no whole change, as a crash leaves them; larderd drops them when it \
+                 starts",
+                tail.file, tail.bytes, tail.offset
+            ))?;
+        }
         for damage in &report.damages {
             say(&format!("damaged: {}, byte {}: {}", damage.file, damage.offset, damage.what))?;
         }

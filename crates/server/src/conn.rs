@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub mod buffer_budget;
 pub mod client;
 pub mod connection;
+mod dependents;
 pub(crate) mod login;
 pub(crate) mod login_queue;
 pub mod output;

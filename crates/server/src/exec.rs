@@ -16,6 +16,7 @@ use larder_engine::{Expiry, Item, LookupHint, Upload};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Fetch, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
+use larder_store::commit::Outcome;
 
 use crate::MEMCACHED_VERSION;
 use crate::conn::client::Client;
@@ -27,6 +28,7 @@ use crate::namespaces::{Guards, Prepared, Right, Rights};
 use crate::observe::counters::Counters;
 use crate::observe::measure::Recorder;
 use crate::observe::watch::Event;
+use crate::persistence::Persistence;
 use crate::shared::Shared;
 
 /// What a command is executed with: the server, and the worker's own counters.
@@ -275,6 +277,27 @@ impl<'t> Executor<'_, '_, '_, 't> {
             _ if form.ends_with(reply) => Done::Close(CloseReason::Normal),
             _ => Done::Answered,
         }
+    }
+
+    /// The reply that begins at byte `begin` of the output depends on what was done since the last call.
+    pub(crate) fn depend(&mut self, begin: usize, form: &Form<'_>, only_removes: bool) {
+        let position = self.guards.take_awaited();
+        if position == 0 {
+            return;
+        }
+        let is_durable = |persistence: &Persistence| persistence.outcome(position) == Outcome::Done;
+        if self.cx.shared.persistence.as_ref().is_none_or(is_durable) {
+            return;
+        }
+        let learns = !form.is_noreply() || self.cx.shared.settings.noreply_close_on_error;
+        self.out.dependents.push(begin, position, only_removes, form, learns);
+    }
+
+    /// What follows in the output belongs to other requests.
+    #[inline]
+    pub(crate) fn end_request(&mut self) {
+        let end = self.out.len_bytes();
+        self.out.dependents.end_request(end);
     }
 
     /// Takes one of the round's turns. False: none is left.

@@ -22,7 +22,7 @@ use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
 use larder_server::net::worker_pool::WorkerPool;
 use larder_server::observe::journal;
-use larder_server::persistence::{self, Persistence};
+use larder_server::persistence::{self, Persistence, StoreSettings};
 use larder_server::replication;
 use larder_server::shared::Shared;
 use larder_server::startup::address_space;
@@ -79,9 +79,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let reloaded: Vec<PathBuf> = reloaded.collect();
     pollers::probe(&settings)?;
     let mut endpoints = Endpoints::open(&mut settings, target.as_ref())?;
-    let connections = settings.connections_max as usize;
-    let descriptors = connections + settings.own_descriptors() + endpoints.descriptors();
-    privileges::allow_descriptors(descriptors as u64, connections as u64)?;
+    let (segments, more) = settings.store.as_ref().map_or((0, 0), StoreSettings::segment_descriptors);
+    let own = settings.own_descriptors() + endpoints.descriptors() + segments;
+    settings.connections_max = privileges::allow_descriptors(settings.connections_max, own, more)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         endpoints.write_port_file(path.as_ref(), target.as_ref())?;
     }

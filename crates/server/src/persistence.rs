@@ -85,6 +85,29 @@ impl StoreSettings {
         self.readers + 1 + key_dumps::THREADS + peers
     }
 
+    /// Descriptors beside those of segments: of directories, the lock, files that are being written, a backup, and of
+    /// connections with other sites.
+    pub(crate) fn descriptors(&self) -> usize {
+        let of_files = match self.driver {
+            Driver::Log => FILES_OPEN_MAX,
+            Driver::Memory => 0,
+        };
+        of_files + self.replication.as_ref().map_or(0, |_| crate::replication::DESCRIPTORS_MAX)
+    }
+
+    /// Descriptors of segments, each of which is an open file: as many as it needs at the least, and as many more as it
+    /// may come to need. While a backup reads those that cleaning has removed, there are twice as many.
+    pub fn segment_descriptors(&self) -> (usize, usize) {
+        if self.driver != Driver::Log {
+            return (0, 0);
+        }
+        let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let is_segment =
+            |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"segment-");
+        let segments = entries.filter(is_segment).count();
+        (2 * segments + SEGMENTS_AHEAD_MIN, SEGMENTS_AHEAD)
+    }
+
     /// Makes the directories in which it will write, if they are missing, and returns them.
     pub fn create_directories(&self) -> io::Result<Vec<PathBuf>> {
         let directories: Vec<_> =
@@ -317,13 +340,9 @@ impl Persistence {
     }
 
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.
-    pub(crate) fn admit(&self) -> Result<(), Option<Error>> {
-        self.journal.admit().map_err(|refusal| match refusal {
-            Refusal::Busy => None,
-            Refusal::Full => Some(Error::StoreFull),
-            Refusal::ReadOnly => Some(Error::StoreReadOnly),
-            Refusal::Failed => Some(Error::StoreFailed),
-        })
+    pub(crate) fn admit(&self, only_removes: bool) -> Result<(), Option<Error>> {
+        let admitted = if only_removes { self.journal.admit_removal() } else { self.journal.admit() };
+        admitted.map_err(|refusal| (refusal != Refusal::Busy).then(|| error_of(refusal)))
     }
 
     /// Whether cleaning follows what this namespace writes. Errors: ask again then.
@@ -338,13 +357,9 @@ impl Persistence {
         self.journal.outcome(position)
     }
 
-    /// What to tell a client whose change is lost.
-    pub(crate) fn loss(&self) -> Error {
-        match self.journal.refusal() {
-            Some(Refusal::Full) => Error::StoreFull,
-            Some(Refusal::ReadOnly) => Error::StoreReadOnly,
-            _ => Error::StoreFailed,
-        }
+    /// What to tell a client whose change at this position is lost.
+    pub(crate) fn loss(&self, position: Position) -> Error {
+        error_of(self.journal.loss(position))
     }
 
     /// A worker has connections that wait for the committer. Whoever calls this looks at them again afterwards.
@@ -359,6 +374,14 @@ impl Persistence {
     fn take_waiting(&self) -> impl Iterator<Item = usize> {
         let is_taken = |(_, is_waiting): &(usize, &AtomicBool)| is_waiting.swap(false, SeqCst);
         self.waiting.iter().enumerate().filter(is_taken).map(|(worker, _)| worker)
+    }
+}
+
+fn error_of(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Full => Error::StoreFull,
+        Refusal::ReadOnly => Error::StoreReadOnly,
+        Refusal::Busy | Refusal::Failed => Error::StoreFailed,
     }
 }
 
@@ -420,6 +443,12 @@ impl VersionClock for WallClock {
     }
 }
 
+/// Files of a store and a backup, but for segments.
+const FILES_OPEN_MAX: usize = 32;
+/// A store that has no descriptors for so many more segments (of 64 MiB: 4 GiB, a terabyte) ...
+const SEGMENTS_AHEAD_MIN: usize = 64;
+/// ... gets them before connections do, and for so many if the system allows it.
+const SEGMENTS_AHEAD: usize = 16 << 10;
 /// As many as a minute has: more than an interval.
 const LOST_VERSIONS: u64 = (60 * 8_000) << SITE_BITS;
 /// Changes on their way take at most about twice this.

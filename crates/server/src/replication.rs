@@ -96,6 +96,9 @@ const COMPARE_HOURS: u32 = 24;
 
 /// The most peers: there are 2 to 8 sites.
 pub const PEERS_MAX: usize = 7;
+/// Descriptors of a site: for each connection that is accepted or made a socket, a copy of it and an eventfd; for each
+/// peer there are the connections of its log, and of what is beside that.
+pub(crate) const DESCRIPTORS_MAX: usize = 3 * (publish::CONNECTIONS_MAX + 3 * PEERS_MAX) + 8;
 
 /// Tells the log which namespaces take no part because they are not kept in the store.
 fn say_left_out(shared: &Shared) {

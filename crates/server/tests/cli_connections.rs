@@ -7,6 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{self, Server, eventually};
 use larder_conformance::stats::Stats;
 
@@ -65,6 +66,36 @@ fn as_many_connections_as_open_files_are_enough_to_start() {
     command.args("-l 127.0.0.1 -p -1 -U 0 -t 2 -c 300".split(' '));
     let server = Server::start_command(command).expect("larderd starts");
     ask(&mut connect(&server), "get a\r\n", "END\r\n");
+}
+
+/// Whoever opens as many connections as there may be takes no descriptor from the store.
+#[test]
+fn connections_leave_the_store_its_descriptors() {
+    let folder = Folder::create();
+    let mut command = Command::new("sh");
+    // Who may raise the limit is root.
+    let script = r#"ulimit -n 500
+        if [ "$(id -u)" = 0 ]; then exec setpriv --bounding-set=-sys_resource "$0" "$@"; fi
+        exec "$0" "$@""#;
+    command.args(["-c", script, env!("CARGO_BIN_EXE_larderd")]);
+    command.args("-l 127.0.0.1 -p -1 -U 0 -u root -t 1 -c 450 --store-segment-kib 16".split(' '));
+    command.args(["--store", &folder.arg("store")]);
+    let server = Server::start_command(command).expect("larderd starts");
+    let connections = Stats::of(server.address()).and_then(|stats| stats.get("max_connections"));
+    let connections = connections.expect("it is told") as usize;
+    assert!((300..450).contains(&connections), "{connections}");
+    let mut stream = connect(&server);
+    let mut others: Vec<TcpStream> = (0..450).filter_map(|_| server.connect().ok()).collect();
+    // All have been accepted, or refused.
+    for other in &mut others {
+        other.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+        let _ = other.write_all(b"mn\r\n");
+        let _ = other.read(&mut [0; 4]);
+    }
+    let value = "v".repeat(5_000);
+    for nth in 0..60 {
+        ask(&mut stream, &format!("set key{nth} 0 0 5000\r\n{value}\r\n"), "STORED\r\n");
+    }
 }
 
 #[test]

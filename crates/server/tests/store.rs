@@ -6,6 +6,7 @@ use std::path::Path;
 use larder_conformance::client::Client;
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// Its values are together four times its memory.
 const ITEMS: usize = 32_000;
@@ -208,4 +209,59 @@ fn an_item_that_memory_has_no_room_for_can_be_deleted() {
     server.kill().expect("it runs");
     let server = start(folder.path(), &["-m", "100", "-I", "30m"]);
     assert_eq!(Client::of(&server).ask("get large\r\n"), "END");
+}
+
+/// Descriptors come and go: what could not be made for want of one is refused, and nothing is given up for good.
+#[test]
+fn a_store_goes_on_once_there_are_descriptors_again() {
+    let folder = Folder::create();
+    let server = start(&folder.path().join("store"), &["-t", "1", "--store-segment-kib", "16"]);
+    let mut client = Client::of(&server);
+    let value = "v".repeat(5_000);
+    assert_eq!(client.ask(&format!("set first 0 0 5000\r\n{value}\r\n")), "STORED");
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs").count() as u64;
+    let limit = |current| {
+        let pid = Pid::from_raw(server.pid() as i32);
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum }).expect("it runs")
+    };
+    let before = limit(files() + 6);
+    let mut others = Vec::new();
+    let mut refused = 0;
+    for nth in 0..40 {
+        others.push(server.connect());
+        match client.ask(&format!("set key{nth} 0 0 5000\r\n{value}\r\n")).as_str() {
+            "STORED" => {}
+            "SERVER_ERROR store cannot write" => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert!(refused > 0, "there was a descriptor for all");
+    drop(others);
+    limit(before.current.unwrap_or(1024));
+    eventually(|| client.ask(&format!("set again 0 0 5000\r\n{value}\r\n")) == "STORED");
+    assert_eq!(client.stat("store", "state").as_deref(), Some("writable"));
+}
+
+/// Watchers are told of what is on the disk as it is.
+#[test]
+fn watchers_see_hits_on_disk() {
+    let folder = Folder::create();
+    let server = start(&folder.path().join("store"), &["-t", "1"]);
+    let mut client = Client::of(&server);
+    assert_eq!(client.ask("set key 0 0 3\r\nabc\r\n"), "STORED");
+    server.stop().expect("it stops");
+    let server = start(&folder.path().join("store"), &["-t", "1"]);
+    let mut watcher = Client::of(&server);
+    assert_eq!(watcher.ask("watch fetchers deletions\r\n"), "OK");
+    let mut client = Client::of(&server);
+    for (request, reply, status) in [
+        ("mg key s\r\n", "HD s3", "found"),
+        ("mg none s\r\n", "EN", "not_found"),
+        ("touch key 0\r\n", "TOUCHED", "found"),
+    ] {
+        assert_eq!(client.ask(request), reply);
+        let line = watcher.line();
+        assert!(line.contains("type=item_get") && line.contains(&format!("status={status} ")), "{line}");
+    }
 }

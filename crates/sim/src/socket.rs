@@ -125,7 +125,7 @@ impl Socket {
         let requests_max = shared.settings.requests_per_event;
         connection.on_bytes(&context, &guards, &mut rest, None, &mut output, requests_max);
         executing(false);
-        if !holds || !connection.hold(shared, &guards, &output) {
+        if !holds || !connection.hold(shared, &output) {
             let max_bytes = if rng.percent(80) { usize::MAX } else { rng.usize(..5000) };
             let bytes = head_of(&output, max_bytes).unwrap_or_default();
             connection.on_sent(&shared.buffers, &output, bytes.len());

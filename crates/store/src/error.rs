@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use rustix::io::Errno;
+
 /// What a call of a store returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -84,6 +86,13 @@ impl Error {
         } else {
             Self::Io { doing, source }
         }
+    }
+
+    /// True of an error that says no more than that something was short at the moment: the same may succeed later.
+    pub(crate) fn can_pass(error: &io::Error) -> bool {
+        const SHORT: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            || error.raw_os_error().is_some_and(|code| SHORT.iter().any(|short| short.raw_os_error() == code))
     }
 
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Self {

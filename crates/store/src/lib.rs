@@ -90,6 +90,7 @@ pub use entry::{
 pub use error::{Error, Result};
 pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
+pub use log::open::DroppedTail;
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use state::{ItemState, KeyState, VisitState};

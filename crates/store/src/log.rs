@@ -62,6 +62,7 @@ use history::Places;
 use index::Index;
 use manifest::ManifestImage;
 use notes::NoteTable;
+use open::DroppedTail;
 use segment::{Segment, SegmentTable};
 use writer::{WriteError, Writer};
 
@@ -121,6 +122,8 @@ pub struct LogStore {
     usage: RwLock<Option<Arc<PrefixUsage>>>,
     /// Names of the files that opening it has removed.
     removed: Vec<String>,
+    /// What it has dropped of the ends of segments.
+    dropped: Vec<DroppedTail>,
     _lock: Box<dyn Lock>,
 }
 
@@ -129,6 +132,8 @@ pub struct LogStore {
 struct Appender {
     /// `None` until there is something to append, and after a segment was sealed and the next could not be made.
     writer: Option<Writer>,
+    /// It was made of the room that is set aside for what makes room: nothing else is appended there.
+    is_reserve: bool,
     /// The bytes of a batch, but for large values.
     scratch: Vec<u8>,
     /// Up to which sequence number the log itself says that all is durable.
@@ -179,6 +184,12 @@ impl LogStore {
     /// somebody has put there.
     pub fn removed_files(&self) -> &[String] {
         &self.removed
+    }
+
+    /// What opening the store has dropped of the ends of segments: bytes that were no whole batch, as a crash leaves
+    /// them.
+    pub fn dropped_tails(&self) -> &[DroppedTail] {
+        &self.dropped
     }
 
     /// Who waits gets it next: a thread that appends again and again would take it back each time, since a mutex is not

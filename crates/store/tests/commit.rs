@@ -573,3 +573,39 @@ fn what_was_answered_stays_readable_after_a_failed_fsync() {
         assert_eq!(bed.journal.outcome(position), Outcome::Lost, "nobody is told that it is durable");
     }
 }
+
+/// Room is set aside for removals: they are made behind what found none, and while nothing else is taken.
+#[test]
+fn a_full_disk_takes_removals() {
+    let mut bed = bed(MemoryFaults { fail_append: Some(2), ..MemoryFaults::default() });
+    bed.put(b"old", b"1", true);
+    bed.put(b"older", b"1", true);
+    bed.settle(0);
+    let remove = |bed: &Bed, key: &[u8]| {
+        let position = bed.journal.next_position(hash(key));
+        let kind = Kind::Delete { version: 0, base_version: 0 };
+        bed.journal.submit(position, Change::new(kind, key, b"", true));
+        position
+    };
+    let lost = [bed.put(b"new", b"2", true)];
+    let removed = remove(&bed, b"old");
+    let later = bed.put(b"later", b"3", true);
+    bed.settle(10);
+    assert_eq!(bed.journal.admit(), Err(Refusal::Full));
+    assert_eq!(bed.journal.removal_outcome(removed), Outcome::Done);
+    assert_eq!(bed.get(b"old"), None);
+    for lost in [lost[0], later] {
+        assert_eq!([bed.journal.outcome(lost), bed.journal.removal_outcome(lost)], [Outcome::Lost; 2]);
+        assert_eq!(bed.journal.loss(lost), Refusal::Full);
+    }
+    // A position says of others too what was shown: not whether that is durable.
+    assert_eq!(bed.journal.outcome(removed), Outcome::Lost);
+    assert_eq!(*bed.seen.lost.lock().unwrap(), [b"new".to_vec(), b"later".to_vec()]);
+    // Before anything else is tried again.
+    assert_eq!(bed.journal.admit_removal(), Ok(()));
+    let removed = remove(&bed, b"older");
+    let step = bed.settle(20);
+    assert!(matches!(step, Step::IdleUntil { micros } if micros > 20), "{step:?}");
+    assert_eq!((bed.journal.outcome(removed), bed.get(b"older")), (Outcome::Done, None));
+    assert_eq!(bed.journal.admit(), Err(Refusal::Full));
+}

@@ -230,6 +230,11 @@ impl Guard<'_> {
         self.position.get()
     }
 
+    /// What follows under this guard depends on what it makes and shows itself.
+    pub fn forget_position(&self) {
+        self.position.set(0);
+    }
+
     /// Notes that a result depends on a position.
     pub fn note_position(&self, position: Position) {
         self.position.set(self.position.get().max(position));

@@ -36,6 +36,8 @@ pub(crate) struct Batch<R> {
     numbers: ArrayVec<u8, BATCH_REQUESTS_MAX>,
     /// All of the requests change the items of their keys.
     are_changes: bool,
+    /// They are keys of one request.
+    is_list: bool,
 }
 
 /// A request of a batch, or a key of a list.
@@ -48,6 +50,16 @@ pub(crate) trait Framed {
 
     /// The key of a request that needs its item, if it is cheap to find.
     fn plain_key(&self) -> Option<&[u8]>;
+
+    /// How it is answered.
+    fn form(&self) -> &Form<'_> {
+        &PLAIN
+    }
+
+    /// It only removes items.
+    fn only_removes(&self) -> bool {
+        false
+    }
 }
 
 /// A line `get <key>`, or a key of a list.
@@ -90,7 +102,13 @@ pub(crate) enum Tail<'i> {
 
 impl<R: Framed> Batch<R> {
     fn new(are_changes: bool) -> Self {
-        Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), numbers: ArrayVec::new(), are_changes }
+        Self {
+            requests: ArrayVec::new(),
+            hashes: ArrayVec::new(),
+            numbers: ArrayVec::new(),
+            are_changes,
+            is_list: false,
+        }
     }
 
     /// Hashes a key, unless that was done already, and keeps its hash. `only` is [`Guards::only`], which does not
@@ -157,6 +175,7 @@ impl<R: Framed> Batch<R> {
         };
         let mut hashed = 0;
         let mut executed = 0;
+        let may_await = guards.may_await();
         let next = loop {
             let Some(request) = self.requests.get(executed) else { break None };
             let prepared = request.is_hashed().then(|| {
@@ -164,12 +183,19 @@ impl<R: Framed> Batch<R> {
                 hashed += 1;
                 (self.hashes[hashed - 1], hint)
             });
+            let begin = executor.out.len_bytes();
             let done = execute(executor, request, prepared);
             if let Done::Wait(waiting) = done {
                 if waiting == Waiting::Signal {
                     self.read_ahead(executor, executed + 1);
                 }
                 break Some(Next::Wait(waiting));
+            }
+            if may_await {
+                executor.depend(begin, request.form(), request.only_removes());
+                if !self.is_list {
+                    executor.end_request();
+                }
             }
             executed += 1;
             executor.deadline_passed = false;
@@ -290,7 +316,7 @@ pub(crate) fn look_up(
     let (guards, only) = (executor.guards, executor.guards.only());
     for _ in 0..KEY_BATCHES_MAX {
         let list_bytes = keys.rest().len();
-        let mut batch = Batch::<FramedKey<'_>>::new(false);
+        let mut batch = Batch::<FramedKey<'_>> { is_list: true, ..Batch::new(false) };
         while !batch.requests.is_full()
             && let Some(key) = keys.next()
         {
@@ -310,6 +336,7 @@ pub(crate) fn look_up(
             done
         });
         if is_failed {
+            executor.end_request();
             return None;
         }
         if let Some(next) = next
@@ -322,6 +349,7 @@ pub(crate) fn look_up(
                 trace::reply(executor.cx.client.fd, form, &Reply::End);
             }
             form.encode(&Reply::End, executor.out);
+            executor.end_request();
             return None;
         }
     }
@@ -467,6 +495,14 @@ impl Framed for FramedRequest<'_> {
         } else {
             single_key(&self.request.command)
         }
+    }
+
+    fn form(&self) -> &Form<'_> {
+        &self.request.form
+    }
+
+    fn only_removes(&self) -> bool {
+        matches!(self.request.command, Command::Delete(_) | Command::Flush(_) | Command::FlushPrefix(_))
     }
 }
 

@@ -14,6 +14,7 @@
 //! not be sent. While it has unsent replies it reads nothing more, so what a client can make the server keep is bounded
 //! by one read and the output of one call.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,11 +22,13 @@ use larder_engine::Position;
 use larder_store::commit::Outcome;
 
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge, FREE_BYTES};
+use crate::conn::dependents::{Dependent, Dependents};
 use crate::conn::output::{Output, Replies, Unsent};
 use crate::conn::session::{CloseReason, Context, Fed, Next, Prefetched, Session, Window};
 use crate::conn::waiter::Waiting;
 use crate::heap;
 use crate::namespaces::Guards;
+use crate::persistence::Persistence;
 use crate::shared::Shared;
 
 /// A connection.
@@ -35,9 +38,10 @@ pub struct Connection {
     unsent: Option<Box<Unsent>>,
     /// The unsent replies depend on a change at this position, and are sent once it is durable; 0: on none.
     held: Position,
-    /// What was executed without a reply depends on a change at this position; 0: on none. The next reply shows it:
-    /// that a quiet get or a key of a list was not found, or that a change without a reply was made.
-    shown_later: Position,
+    /// What the unsent replies depend on. Where there are none: what was executed without a reply depends on it, and the
+    /// next reply shows that: that a quiet get or a key of a list was not found, or that a change without a reply was
+    /// made.
+    dependents: Dependents,
     /// What the connection wants once everything is sent.
     next: Next,
 }
@@ -57,7 +61,8 @@ pub struct InputRefused;
 impl Connection {
     /// A new connection.
     pub fn new(session: Session) -> Self {
-        Self { session, input: Input::default(), unsent: None, held: 0, shown_later: 0, next: Next::Read }
+        let dependents = Dependents::default();
+        Self { session, input: Input::default(), unsent: None, held: 0, dependents, next: Next::Read }
     }
 
     /// What the connection wants.
@@ -133,7 +138,9 @@ impl Connection {
             *received = &[];
         }
         let input = if is_kept { &bytes[*from..] } else { *received };
+        out.dependents = mem::take(&mut self.dependents);
         let fed = self.session.feed(cx, guards, input, prefetched, out, requests_max);
+        self.dependents = mem::take(&mut out.dependents);
         if let Next::Close(_) = fed.next {
             // Its client may have a second to read the last reply: nothing is kept for that long.
             *received = &[];
@@ -147,7 +154,7 @@ impl Connection {
             *from += fed.consumed;
             // Moved to the front only when more is to be appended: a queue of requests is walked, not moved.
             if fed.next == Next::Read {
-                bytes.drain(..std::mem::take(from));
+                bytes.drain(..mem::take(from));
             }
         }
         self.next = fed.next;
@@ -200,29 +207,31 @@ impl Connection {
         }
     }
 
-    /// Holds the replies that were made under these guards, if they depend on a change that is not durable yet. False:
-    /// they may be sent. The connection is closed if there is no memory to hold them.
+    /// Holds the replies that were just made, if they depend on a change that is not durable yet. False: they may be
+    /// sent. The connection is closed if there is no memory to hold them.
     #[inline]
-    pub fn hold(&mut self, shared: &Shared, guards: &Guards<'_>, replies: &Output<'_>) -> bool {
-        let position = guards.awaited().max(self.shown_later);
-        position != 0 && self.hold_until(position, shared, replies)
+    pub fn hold(&mut self, shared: &Shared, replies: &Output<'_>) -> bool {
+        self.dependents.position() != 0 && self.hold_dependents(shared, replies)
     }
 
     #[inline(never)]
-    fn hold_until(&mut self, position: Position, shared: &Shared, replies: &Output<'_>) -> bool {
-        // Whoever wants no reply is not kept waiting, unless it is to learn of a loss.
-        if replies.is_empty() && !shared.settings.noreply_close_on_error {
-            self.shown_later = position;
+    fn hold_dependents(&mut self, shared: &Shared, replies: &Output<'_>) -> bool {
+        // Whoever wants no reply is not kept waiting while there is more to execute, unless it is to learn of a loss.
+        let is_quiet = match self.dependents.len() {
+            0 => true,
+            count => count < QUIET_MAX && self.next == Next::Wait(Waiting::Yield),
+        };
+        if replies.is_empty() && is_quiet {
             return false;
         }
-        self.shown_later = 0;
         let Some(persistence) = &shared.persistence else { return false };
-        let is_held = persistence.outcome(position) != Outcome::Done;
-        if is_held {
-            self.on_sent(&shared.buffers, replies, 0);
-            self.held = position;
+        if self.dependents.are_durable(persistence) {
+            self.dependents = Dependents::default();
+            return false;
         }
-        is_held
+        self.held = self.dependents.position();
+        self.on_sent(&shared.buffers, replies, 0);
+        true
     }
 
     /// True while its replies wait for a change to be durable.
@@ -231,28 +240,45 @@ impl Connection {
         self.held != 0
     }
 
-    /// Looks whether the change that its replies wait for is durable. If it is lost, the client is told of that in
-    /// their place, and the connection is to be closed, since other replies were to follow. `Err`: it is not known yet.
+    /// Looks whether the changes that its replies wait for are durable. Whose change is lost is told so in the place of
+    /// its reply. `Err`: it is not known yet.
     #[inline(never)]
     pub fn release(&mut self, shared: &Shared) -> Result<(), Next> {
         let (true, Some(persistence)) = (self.is_held(), &shared.persistence) else { return Ok(()) };
-        match persistence.outcome(self.held) {
-            Outcome::Pending => return Err(Next::Wait(Waiting::Durable(self.held))),
-            Outcome::Done => {}
-            Outcome::Lost => {
-                let line = || Box::new(Unsent::of_line(persistence.loss().line()));
-                self.unsent = self.session.is_text().then(line);
-                self.next = Next::Close(CloseReason::Error);
-            }
+        if persistence.outcome(self.held) == Outcome::Pending {
+            return Err(Next::Wait(Waiting::Durable(self.held)));
         }
         self.held = 0;
+        let lost = mem::take(&mut self.dependents).into_lost(persistence);
+        // From the last one on: where the others are does not change.
+        for part in lost.iter().rev() {
+            self.refuse(part, persistence);
+        }
         Ok(())
+    }
+
+    #[cold]
+    fn refuse(&mut self, part: &Dependent, persistence: &Persistence) {
+        let unsent = self.unsent.get_or_insert_default();
+        let (refusal, is_last) = part.refusal(persistence);
+        let end = part.end().filter(|_| !is_last).unwrap_or(usize::MAX);
+        unsent.replace(part.begin()..end, &refusal);
+        if is_last {
+            self.next = Next::Close(CloseReason::Error);
+        }
+        if part.end().is_none() {
+            self.session.refuse_rest();
+        }
+        if unsent.is_empty() {
+            self.unsent = None;
+        }
     }
 
     /// Drops its unsent replies; the connection is to be closed.
     pub fn close(&mut self, reason: CloseReason) {
         self.unsent = None;
         self.held = 0;
+        self.dependents = Dependents::default();
         self.next = Next::Close(reason);
     }
 
@@ -271,3 +297,6 @@ impl Connection {
         }
     }
 }
+
+/// Requests without a reply of which a client would learn that they are lost.
+const QUIET_MAX: usize = 1024;

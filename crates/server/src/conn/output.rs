@@ -10,6 +10,7 @@ use larder_protocol::Sink;
 use larder_protocol::reply::SHORT_BYTES;
 
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge};
+use crate::conn::dependents::Dependents;
 use crate::heap;
 use crate::namespaces::Guards;
 
@@ -40,6 +41,8 @@ pub struct Output<'t> {
     begin: usize,
     gathered: Vec<Gathered<Item<'t>>>,
     gathered_bytes: usize,
+    /// Which of them wait for changes to be durable.
+    pub(crate) dependents: Dependents,
 }
 
 /// Replies that the socket did not take at once. Owns the bytes, and pins large values.
@@ -287,10 +290,27 @@ impl Unsent {
         }
     }
 
-    /// One line, which takes no memory worth counting.
-    pub(crate) fn of_line(line: &str) -> Self {
-        let bytes = format!("{line}\r\n").into_bytes();
-        Self { len_bytes: bytes.len(), bytes, ..Self::default() }
+    /// Puts other bytes in the place of these, which hold whole values only. Nothing may be sent yet.
+    pub(crate) fn replace(&mut self, range: Range<usize>, bytes: &[u8]) {
+        // Values that begin before a place are all before it.
+        let split = |at: usize| {
+            let mut values_bytes = 0;
+            let before = |gathered: &&Gathered<ValueRef>| {
+                let is_before = gathered.at + values_bytes < at;
+                values_bytes += if is_before { gathered.value.len_bytes() } else { 0 };
+                is_before
+            };
+            let count = self.gathered.iter().take_while(before).count();
+            (count, at - values_bytes)
+        };
+        let (end, begin) = (range.end.min(self.len_bytes), range.start.min(self.len_bytes));
+        let ((first, from), (last, to)) = (split(begin), split(end));
+        self.gathered.drain(first..last);
+        for gathered in &mut self.gathered[first..] {
+            gathered.at = gathered.at - to + from + bytes.len();
+        }
+        self.bytes.splice(from..to, bytes.iter().copied());
+        self.len_bytes = self.len_bytes - (end - begin) + bytes.len();
     }
 
     fn push(&mut self, bytes: &[u8], skip: &mut usize) {

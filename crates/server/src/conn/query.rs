@@ -53,6 +53,7 @@ impl Query {
             let mut buffer = [0; KEY_BYTES_MAX];
             if let Some(key) = Key::new(key.bytes(&mut buffer)) {
                 let prepared = executor.prepared(key.written(), None);
+                let begin = executor.out.len_bytes();
                 // Refused since the list began: as if there were no such item.
                 if executor.admit(key.written(), Right::Read).is_ok() {
                     match executor.get(key, prepared, &form) {
@@ -64,6 +65,7 @@ impl Query {
                 } else {
                     form.encode(&Reply::Miss, executor.out);
                 }
+                executor.depend(begin, &form, false);
                 executor.cx.recorder.key(key.written());
             }
             self.from = self.parameters.len() - keys.rest().len();
@@ -71,6 +73,8 @@ impl Query {
                 return Done::Begun;
             }
         }
-        executor.answer(&form, &Reply::End)
+        let done = executor.answer(&form, &Reply::End);
+        executor.end_request();
+        done
     }
 }

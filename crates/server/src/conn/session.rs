@@ -67,6 +67,8 @@ enum State {
     Command,
     /// More keys of a [`Command::Get`] are next, up to the end of the line.
     Keys { form: text::TextForm, exptime: Option<i64> },
+    /// The rest of a refused list of keys is next, up to the end of the line.
+    RefusedKeys,
     /// More keys of a query are next. Its request has been read.
     Query(Box<Query>),
     /// More of a value is next.
@@ -264,9 +266,11 @@ impl Session {
         }
     }
 
-    /// True if the client is answered in lines of text.
-    pub(crate) fn is_text(&self) -> bool {
-        self.dialect == Some(Dialect::Text)
+    /// The client was told of an error in the middle of a list of keys: no other reply to it follows.
+    pub(crate) fn refuse_rest(&mut self) {
+        if let State::Keys { .. } = self.state {
+            self.state = State::RefusedKeys;
+        }
     }
 
     /// True between commands.
@@ -308,6 +312,13 @@ impl Session {
             State::Keys { form, exptime } => {
                 let (form, exptime) = (*form, *exptime);
                 self.resume_keys(executor, input, form, exptime, progress)
+            }
+            State::RefusedKeys => {
+                let Some((_, line_bytes)) = text::split_line(input, 0) else { return Some(Next::Read) };
+                self.state = State::Command;
+                progress.consumed += line_bytes;
+                progress.requests += 1;
+                None
             }
             State::Query(query) => {
                 if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
@@ -466,7 +477,10 @@ impl Session {
                         if executor.cx.shared.observers.any() {
                             executor.observe(&request.command, &request.form, None, &reply);
                         }
+                        let begin = executor.out.len_bytes();
                         next = close_if(executor.answer(&request.form, &reply));
+                        executor.depend(begin, &request.form, true);
+                        executor.end_request();
                     }
                 }
                 progress.consumed += head_bytes;

@@ -184,11 +184,14 @@ impl Arrival {
                 (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
             }
         };
+        let begin = executor.out.len_bytes();
         let done = match value {
             Some(value) => executor.execute(&request, None, value),
             None => executor.answer(&request.form, &Reply::Error(Error::BadChunk)),
         };
         if !matches!(done, Done::Wait(_)) {
+            executor.depend(begin, &request.form, false);
+            executor.end_request();
             executor.cx.recorder.answered(&request.command);
         }
         done
@@ -198,8 +201,11 @@ impl Arrival {
     /// cut into packets must make no difference.
     pub(crate) fn refuse(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
         let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
+        let begin = executor.out.len_bytes();
         let done = executor.refuse_for_memory(&request);
         if !matches!(done, Done::Wait(_)) {
+            executor.depend(begin, &request.form, true);
+            executor.end_request();
             if let Place::Cache { upload, .. } = &mut self.place {
                 *upload = None;
             }

@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use larder_protocol::command::{self, Shutdown};
 use larder_protocol::{Error, Form, Reply, Sink as _};
 
+use super::store_access::Intent;
 use super::{Answered, CloseReason, Done, Executor};
 use crate::conn::waiter::Waiting;
 use crate::control::Stop;
@@ -27,7 +28,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Err(error) => return Ok(Reply::Error(error)),
         };
         for number in (0..self.guards.count()).filter(|number| self.guards.guard(*number).is_backed()) {
-            if let Err(unanswered) = self.store.admit(number) {
+            if let Err(unanswered) = self.store.admit(number, Intent::Remove) {
                 return unanswered.into_answer();
             }
         }
@@ -55,7 +56,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return Ok(Reply::Error(error));
         }
         if self.guards.guard(number).is_backed()
-            && let Err(unanswered) = self.store.admit(number)
+            && let Err(unanswered) = self.store.admit(number, Intent::Remove)
         {
             return unanswered.into_answer();
         }

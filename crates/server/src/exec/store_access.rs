@@ -30,7 +30,7 @@ pub(crate) struct StoreAccess<'e, 'c> {
 
 /// Why an operation has no result.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Unanswered {
+pub(crate) enum Unanswered {
     /// Execute the command again after this wait.
     Wait(Waiting),
     /// The answer is this error.
@@ -39,8 +39,10 @@ pub(super) enum Unanswered {
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intent {
+pub(crate) enum Intent {
     Read,
+    /// It may remove the item, and does nothing else to it.
+    Remove,
     /// It may change the item.
     Change,
     /// It may store a value of so many bytes.
@@ -92,7 +94,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
     /// The result of an operation on a key. Where a store is behind the engine, of one that knows what the store has.
     /// Plain gets and sets ask [`is_behind`](Self::is_behind) instead: what is called here is not inlined.
     #[inline(always)]
-    pub(super) fn operate<'t, R>(
+    pub(crate) fn operate<'t, R>(
         &mut self,
         place: &Place<'t>,
         key: &[u8],
@@ -106,7 +108,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
     }
 
     /// Whether a change of an item of this namespace may be made now: each that the store is told of asks first.
-    pub(super) fn admit(&self, number: u8) -> Result<(), Unanswered> {
+    pub(super) fn admit(&self, number: u8, intent: Intent) -> Result<(), Unanswered> {
         self.refuse_datagram()?;
         let Some(persistence) = &self.cx.shared.persistence else { return Ok(()) };
         if persistence.is_new_site() && self.cx.shared.is_replicated(number) {
@@ -114,7 +116,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         }
         // Read before what it is about: then no change of that is missed.
         let progress = persistence.journal.progress();
-        persistence.admit().map_err(|error| match error {
+        persistence.admit(intent == Intent::Remove).map_err(|error| match error {
             None => Unanswered::Wait(Waiting::Commit(progress)),
             Some(error) => Unanswered::Refused(error),
         })?;
@@ -144,12 +146,12 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         let wait = Unanswered::Wait(Waiting::Commit(persistence.journal.progress()));
         // Held until the operation is done.
         let _admitted = match intent {
-            Intent::Change => {
-                self.admit(place.number())?;
+            Intent::Remove | Intent::Change => {
+                self.admit(place.number(), intent)?;
                 None
             }
             Intent::Store { value_bytes } => {
-                self.admit(place.number())?;
+                self.admit(place.number(), intent)?;
                 admit_to_disk(persistence, place, key, value_bytes)?
             }
             Intent::Read => {
@@ -193,7 +195,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
 
     /// False: a store is behind this engine, and takes no changes now.
     pub(super) fn may_change(&self, place: &Place<'_>) -> bool {
-        !place.guard.is_backed() || self.admit(place.number()).is_ok()
+        !place.guard.is_backed() || self.admit(place.number(), Intent::Change).is_ok()
     }
 
     /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got

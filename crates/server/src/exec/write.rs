@@ -263,7 +263,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     #[cold]
     fn refuse_unasked(&mut self, store: command::Store<'_>, place: &Place<'t>, error: Error) -> Refused<'t> {
         if store.removes_on_refusal && StoreAccess::is_behind(place) {
-            match self.store.admit(place.number()) {
+            match self.store.admit(place.number(), Intent::Remove) {
                 Ok(()) => {}
                 Err(Unanswered::Wait(waiting)) => return Err(waiting),
                 Err(Unanswered::Refused(error)) => return Ok(Reply::Error(error)),
@@ -309,7 +309,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return Ok(Reply::Error(error));
         }
         let delete = |guard: &'t Guard<'t>| guard.delete(key, place.hash, compare);
-        let deleted = match self.store.operate(&place, key, Intent::Change, delete) {
+        let deleted = match self.store.operate(&place, key, Intent::Remove, delete) {
             Ok(deleted) => deleted,
             // The store has an item that memory has no room for, or that it cannot read, which says enough.
             Err(Unanswered::Refused(Error::OutOfMemoryFetching | Error::StoreUnreadable))

@@ -96,6 +96,22 @@ impl<'h> Guards<'h> {
         }
     }
 
+    /// The same of what was done since the last call.
+    pub(crate) fn take_awaited(&self) -> Position {
+        let position = self.awaited();
+        if position != 0 {
+            self.default.forget_position();
+            self.others.iter().filter_map(|later| later.guard.get()).for_each(Guard::forget_position);
+        }
+        position
+    }
+
+    /// True if replies may have to wait for a position.
+    #[inline]
+    pub(crate) fn may_await(&self) -> bool {
+        self.view.is_some_and(|view| view.syncs != 0)
+    }
+
     fn awaited_of(&self, syncs: u64) -> Position {
         let position =
             |number: u8, guard: &Guard<'_>| if syncs >> number & 1 == 0 { 0 } else { guard.position() };

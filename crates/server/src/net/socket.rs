@@ -180,7 +180,7 @@ impl ClientSocket {
             cx.recorder.finish(self.transport(), took_nanos, now_secs);
         }
         let mut replies = 0..0;
-        if self.connection.hold(cx.shared, &guards, &output) {
+        if self.connection.hold(cx.shared, &output) {
             *cx.output = output.into_buffer();
         } else if let Next::Watch(_) = fed.next {
             // The control thread sends these, with the events that follow.

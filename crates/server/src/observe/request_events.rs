@@ -1,12 +1,13 @@
 //! Events of requests for observers: watchers, `stats detail` and the verbose log. Nothing here runs without an
 //! observer ([`crate::observe::observer_flags`]).
 
-use larder_engine::{Item, Miss};
+use larder_engine::{Guard, Item, Miss};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{self, Command};
 use larder_protocol::{Form, Key, Reply};
 
 use crate::exec::Executor;
+use crate::exec::store_access::Intent;
 use crate::namespaces::Prepared;
 use crate::observe::prefixes::Operation;
 use crate::observe::trace;
@@ -33,7 +34,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let guards = self.guards;
         let key = key_of(command)?.bytes(&mut self.key_buffer);
         let place = guards.place(key, prepared);
-        let found = place.guard.peek(key, place.hash).map(|fetched| fetched.item);
+        let peek = |guard: &'t Guard<'t>| guard.peek(key, place.hash).map(|fetched| fetched.item);
+        // What is on the disk is found, too. Where nobody can tell yet, the command itself has to wait, and is looked at
+        // when it runs again.
+        let Ok(found) = self.store.operate(&place, key, Intent::Read, peek) else {
+            self.store.take_wanted();
+            return None;
+        };
         if let Err(miss) = found
             && !matches!(command, Command::Store(_) | Command::Peek(_))
         {
@@ -170,6 +177,9 @@ fn store_status<V>(reply: &Reply<'_, V>) -> &'static str {
         Reply::Error(
             larder_protocol::Error::ReadOnly
             | larder_protocol::Error::Maintenance
+            | larder_protocol::Error::StoreFull
+            | larder_protocol::Error::StoreReadOnly
+            | larder_protocol::Error::StoreFailed
             | larder_protocol::Error::NotForUser,
         ) => "not_stored",
         Reply::Error(_) => "no_memory",

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use larder_store::commit::{Committer, Journal, Step};
-use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
+use larder_store::commit::{Committer, Journal, Refusal, Step};
+use larder_store::{Budget, DroppedTail, Error, LogOptions, LogStore, MemoryStore, Store};
 
 use super::meters::TimedStore;
 use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
@@ -120,6 +120,10 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
                 let names = store.removed_files().join(", ");
                 tracing::warn!("removed files that the store's MANIFEST does not name: {names}");
             }
+            for tail in store.dropped_tails() {
+                let DroppedTail { file, offset, bytes } = tail;
+                tracing::warn!(file, offset, bytes, "dropped the end of the log, which is no whole change");
+            }
             Ok(Arc::new(store))
         }
     }
@@ -173,7 +177,7 @@ impl Commits {
             if self.is_stopping.load(SeqCst) {
                 return;
             }
-            if journal.refusal().is_some() {
+            if journal.refusal().is_some_and(|refusal| refusal != Refusal::Full) {
                 // What has come must wait for the next attempt.
                 std::thread::sleep(timeout.min(RETRY_MAX));
             } else {

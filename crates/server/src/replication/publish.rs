@@ -11,7 +11,7 @@ use std::sync::Arc;
 use larder_replication::link::{CopyStart, Publisher, PublisherAction, admit};
 use larder_replication::members::Standing;
 
-pub(super) use self::accept::accept;
+pub(super) use self::accept::{CONNECTIONS_MAX, accept};
 pub(super) use self::state::{expiry_of, is_told, state_of};
 use super::stream::{INPUT_BYTES, PeerStream};
 use super::waiters::Until;

@@ -151,33 +151,48 @@ fn roots_own(path: &Path) -> Option<PathBuf> {
 /// Directories and links of a path at most.
 const STEPS_MAX: usize = 256;
 
-/// Raises the limit on descriptors to `wanted`, or as far as the system allows if that is at least `needed`: then the
-/// last connections may be refused. Errors: the system allows fewer; exit code 71.
-pub fn allow_descriptors(wanted: u64, needed: u64) -> Result<(), Refusal> {
+/// Allows so many descriptors: those of connections, the `own` ones that the server needs beside them, and `more` that
+/// its store may come to need. Where the system allows fewer, connections get what the server leaves: whoever opens as
+/// many as there may be takes nothing from the store. Returns how many connections there may be. Errors: the system
+/// allows fewer than connections were asked for, or leaves none; exit code 71.
+pub fn allow_descriptors(connections: u32, own: usize, more: usize) -> Result<u32, Refusal> {
     let limit = getrlimit(Resource::Nofile);
+    let own = own as u64;
+    let wanted = u64::from(connections) + own + more as u64;
     // None: no limit.
     if limit.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
+        return Ok(connections);
     }
     let raise = |current: u64| {
         let maximum = limit.maximum.map(|maximum| maximum.max(current));
         setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum })
     };
     if raise(wanted).is_ok() {
-        return Ok(());
+        return Ok(connections);
     }
-    match limit.maximum {
-        Some(maximum) if maximum >= needed && raise(maximum).is_ok() => {
-            tracing::warn!(
-                "the system allows {maximum} open files, fewer than the {wanted} that -c asks for"
-            );
-            Ok(())
-        }
-        _ => {
-            let message = "failed to set rlimit for open files. Try starting as root or requesting smaller maxconns value.";
-            Err(Refusal::new(EXIT_OS_ERROR, message))
-        }
+    let maximum = limit.maximum.unwrap_or(0);
+    if maximum < connections.into() || raise(maximum).is_err() {
+        let message =
+            "failed to set rlimit for open files. Try starting as root or requesting smaller maxconns value.";
+        return Err(Refusal::new(EXIT_OS_ERROR, message));
     }
+    let left = maximum.saturating_sub(own);
+    if left == 0 {
+        let message = format!(
+            "the system allows {maximum} open files, and the server needs {own} beside its connections"
+        );
+        return Err(Refusal::new(EXIT_OS_ERROR, message));
+    }
+    if left < connections.into() {
+        tracing::warn!(
+            "the system allows {maximum} open files, of which the server needs {own}: -c is lowered to {left}"
+        );
+    } else if more > 0 {
+        let segments = left - u64::from(connections);
+        tracing::warn!("the system allows {maximum} open files, so the store may grow by {segments} files");
+    }
+    // Fewer than it was.
+    Ok(left.min(connections.into()) as u32)
 }
 
 /// Allows core files (`-r`), also after a change of user. Errors: exit code 71.

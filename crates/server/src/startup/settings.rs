@@ -202,18 +202,15 @@ impl Settings {
     }
 
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
-    /// poller (epoll or ring) and an eventfd for each worker, a file for each cache that is kept in one, and one for a
-    /// client while it is refused.
+    /// poller (epoll or ring) and an eventfd for each worker, a file for each cache that is kept in one, what a store
+    /// has beside its segments, and one for a client while it is refused.
     pub fn own_descriptors(&self) -> usize {
-        // The store opens a file for each of its segments.
-        let of_store = if self.store.is_some() { STORE_DESCRIPTORS } else { 0 };
+        let of_store = self.store.as_ref().map_or(0, StoreSettings::descriptors);
         let of_caches = if self.memory_file.is_some() { 1 + NAMESPACES_MAX } else { 0 };
         16 + 2 * self.threads + of_store + of_caches
     }
 }
 
-/// Descriptors of a store: a terabyte of segments.
-const STORE_DESCRIPTORS: usize = 16 << 10;
 /// log2 of the slots of an index bucket.
 pub const BUCKET_POWER: u8 = 3;
 

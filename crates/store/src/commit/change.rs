@@ -180,6 +180,11 @@ impl Change {
         self.kind
     }
 
+    /// True if the store needs no more room for it than what is set aside.
+    pub(super) fn only_removes(&self) -> bool {
+        !matches!(self.kind, Kind::Put { .. } | Kind::Touch { .. } | Kind::Note)
+    }
+
     /// Memory that it takes, about.
     pub fn memory_bytes(&self) -> u64 {
         self.payload_bytes() + ENTRY_BYTES

@@ -6,8 +6,9 @@
 //! DeWitt et al., SIGMOD 1984).
 //!
 //! When the store cannot append, what was sequenced is lost: the items leave the memory, those who wait are told, and
-//! new changes are refused until an attempt succeeds. After a failed fsync nothing is written any more; what nobody
-//! waits for was answered before, and stays readable ([`Destination::keep_readable`]).
+//! new changes are refused until an attempt succeeds. A full disk takes removals all the same, as long as there is what
+//! the store has set aside for them. After a failed fsync nothing is written any more; what nobody waits for was
+//! answered before, and stays readable ([`Destination::keep_readable`]).
 
 use std::sync::Arc;
 
@@ -176,6 +177,11 @@ impl Committer {
                 self.settle_what_is_left(self.journal.applied());
                 Step::Idle
             }
+            Some(Refusal::Full) if now_micros < self.retry_micros => match self.commit(now_micros) {
+                step @ (Step::Again | Step::Sync) => step,
+                Step::Idle => Step::IdleUntil { micros: self.retry_micros },
+                Step::IdleUntil { micros } => Step::IdleUntil { micros: micros.min(self.retry_micros) },
+            },
             Some(_) if now_micros < self.retry_micros => Step::IdleUntil { micros: self.retry_micros },
             Some(_) => {
                 self.journal.set_refusal(None);
@@ -386,11 +392,21 @@ impl Committer {
             return self.begin_sync(now_micros);
         }
         self.is_losing = false;
+        // Removals alone have been tried with what is set aside for them.
+        let is_full = self.journal.refusal() == Some(Refusal::Full);
+        let keeps_removals = is_full && !self.batch.iter().all(Change::only_removes);
+        let mut removals = Vec::new();
         self.retry_micros = now_micros + RETRY_MICROS;
         let applied = self.journal.applied();
         let mut next = applied + 1 + self.batch.len() as u64;
         let barrier = loop {
-            next = self.settle(next, false);
+            next = self.settle(next, |position, change| {
+                if keeps_removals && change.only_removes() {
+                    removals.push((position, change));
+                    return None;
+                }
+                Some(change)
+            });
             // From here on what was read from the store before says nothing, and a key whose change was lost is as the
             // store has it. If no change came in between, none builds upon what was lost: memory had lost it before.
             let barrier = self.journal.next_position_of_all();
@@ -403,8 +419,33 @@ impl Committer {
             std::thread::yield_now();
         }
         self.journal.note_lost(applied + 1..=barrier - 1);
+        let kept = self.keep(removals);
         self.resolve(barrier);
+        if let Err(error @ Error::ReadOnly { .. }) = kept {
+            self.become_read_only(&error);
+        }
         Step::Again
+    }
+
+    /// Makes removals that were behind what found no room. Errors: those left are lost.
+    fn keep(&mut self, removals: Vec<(u64, Change)>) -> Result<()> {
+        let (mut positions, mut changes): (Vec<_>, Vec<_>) = removals.into_iter().unzip();
+        while !changes.is_empty() {
+            let later = (
+                positions.split_off(positions.len().min(BATCH_CHANGES_MAX)),
+                changes.split_off(changes.len().min(BATCH_CHANGES_MAX)),
+            );
+            let kept = append(&changes, |entries| {
+                self.store.append(entries).and_then(|_| self.store.sync()).map(drop)
+            });
+            if let Err(error) = kept {
+                changes.iter().chain(&later.1).for_each(|change| self.observer.on_lost(change));
+                return Err(error);
+            }
+            self.journal.note_kept(positions.into_iter());
+            (positions, changes) = later;
+        }
+        Ok(())
     }
 
     /// After a failed fsync nobody knows what the disk has. A flush that was appended concerns all keys: whether it was
@@ -427,7 +468,14 @@ impl Committer {
 
     /// Nobody is told that anything above `durable` was made. What was answered before stays readable.
     fn settle_what_is_left(&mut self, durable: u64) {
-        let last = self.settle(self.journal.applied() + 1 + self.batch.len() as u64, true) - 1;
+        let store = Arc::clone(&self.store);
+        let next = self.journal.applied() + 1 + self.batch.len() as u64;
+        let next = self.settle(next, |_, change| {
+            let keep = |entries: &[Entry<'_>]| store.keep_readable(entries);
+            let is_kept = !change.is_sync && append(std::slice::from_ref(&change), keep).is_ok();
+            (!is_kept).then_some(change)
+        });
+        let last = next - 1;
         if last > durable {
             self.journal.note_lost(durable + 1..=last);
             self.journal.set_floor(self.floor_kept);
@@ -435,15 +483,14 @@ impl Committer {
         }
     }
 
-    /// Takes the batch, and all changes from position `next` on. They are lost, but for those that were answered
-    /// before, if `keeps_answered`. Returns the next position. When it returns, no item in memory has what was lost.
-    fn settle(&mut self, mut next: u64, keeps_answered: bool) -> u64 {
+    /// Takes the batch, and all changes from position `next` on. What `keep` returns is lost. Returns the next position.
+    /// When it returns, no item in memory has what was lost.
+    fn settle(&mut self, mut next: u64, mut keep: impl FnMut(u64, Change) -> Option<Change>) -> u64 {
         loop {
-            for change in self.batch.drain(..) {
-                let keep = |entries: &[Entry<'_>]| self.store.keep_readable(entries);
-                let is_kept = keeps_answered && !change.is_sync;
-                if !is_kept || append(std::slice::from_ref(&change), keep).is_err() {
-                    self.observer.on_lost(&change);
+            let first = next - self.batch.len() as u64;
+            for (position, change) in (first..).zip(self.batch.drain(..)) {
+                if let Some(lost) = keep(position, change) {
+                    self.observer.on_lost(&lost);
                 }
             }
             if next > self.journal.last_given() {

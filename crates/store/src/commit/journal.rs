@@ -145,16 +145,21 @@ impl Journal {
 
     /// Whether a command may make changes now. `Err(Busy)`: once `applied` has advanced.
     pub fn admit(&self) -> Result<(), Refusal> {
+        self.refusal().map_or_else(|| self.admit_load(), Err)
+    }
+
+    /// The same for changes that only remove: on a full disk room is set aside for them.
+    pub fn admit_removal(&self) -> Result<(), Refusal> {
         match self.refusal() {
+            None | Some(Refusal::Full) => self.admit_load(),
             Some(refusal) => Err(refusal),
-            None if self.bytes.load(Relaxed) >= self.bytes_max => Err(Refusal::Busy),
-            None if self.given.load(Relaxed).saturating_sub(self.applied.load(Relaxed))
-                >= self.changes_max =>
-            {
-                Err(Refusal::Busy)
-            }
-            None => Ok(()),
         }
+    }
+
+    fn admit_load(&self) -> Result<(), Refusal> {
+        let changes = self.given.load(Relaxed).saturating_sub(self.applied.load(Relaxed));
+        let is_busy = self.bytes.load(Relaxed) >= self.bytes_max || changes >= self.changes_max;
+        if is_busy { Err(Refusal::Busy) } else { Ok(()) }
     }
 
     /// Why no change is admitted for now; never [`Refusal::Busy`].
@@ -335,6 +340,20 @@ impl Journal {
         } else {
             Outcome::Done
         }
+    }
+
+    /// The same for one that only removes. Such a change is made though it is behind one that found the disk full, but
+    /// what was shown to others meanwhile counts as lost: see [`outcome`](Self::outcome).
+    pub fn removal_outcome(&self, position: u64) -> Outcome {
+        match self.outcome(position) {
+            Outcome::Lost if self.failures.has_kept(position) => Outcome::Done,
+            outcome => outcome,
+        }
+    }
+
+    /// Why the change of a position was lost.
+    pub fn loss(&self, position: u64) -> Refusal {
+        self.failures.why(position).or_else(|| self.refusal()).unwrap_or(Refusal::Failed)
     }
 
     /// See [`Versions::above`].
@@ -549,8 +568,12 @@ impl Journal {
     }
 
     /// The changes in this range are lost.
+    pub(super) fn note_kept(&self, removals: impl Iterator<Item = u64>) {
+        self.failures.keep(removals);
+    }
+
     pub(super) fn note_lost(&self, range: std::ops::RangeInclusive<u64>) {
-        self.failures.add(range);
+        self.failures.add(range, self.refusal().unwrap_or(Refusal::Failed));
     }
 
     fn slot(&self, position: u64) -> &Mutex<Option<Change>> {

@@ -25,6 +25,8 @@ const DIR_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct DiskFiles {
     dir: PathBuf,
+    /// Open as long as this lives: to make the names durable must not depend on whether a descriptor is left.
+    opened: fs::File,
 }
 
 impl DiskFiles {
@@ -51,7 +53,8 @@ impl DiskFiles {
                 }
             }
         }
-        Ok(Self { dir })
+        let opened = fs::File::open(&dir)?;
+        Ok(Self { dir, opened })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -115,7 +118,7 @@ impl Files for DiskFiles {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        fs::File::open(&self.dir)?.sync_all()
+        self.opened.sync_all()
     }
 
     fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>> {
@@ -148,14 +151,15 @@ impl File for DiskFile {
                 written_of_first = 0;
                 continue;
             }
-            let mut written = if written_of_first > 0 {
-                self.file.write_at(&first[written_of_first..], offset)?
+            let result = if written_of_first > 0 {
+                self.file.write_at(&first[written_of_first..], offset)
             } else {
                 let at = i64::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
-                match pwritev(&self.file, &pieces[..pieces.len().min(1024)], at) {
-                    Err(Errno::EINTR) => continue,
-                    other => other?,
-                }
+                pwritev(&self.file, &pieces[..pieces.len().min(1024)], at).map_err(io::Error::from)
+            };
+            let mut written = match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
             };
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -215,7 +219,11 @@ impl File for DiskFile {
         if length == 0 {
             return Ok(());
         }
-        match fallocate(&self.file, FallocateFlags::empty(), 0, length) {
+        let mut result = Err(Errno::EINTR);
+        while result == Err(Errno::EINTR) {
+            result = fallocate(&self.file, FallocateFlags::empty(), 0, length);
+        }
+        match result {
             // Some file systems reserve nothing in advance; then a write may find the disk full.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) if self.len()? < bytes => self.file.set_len(bytes),
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(()),
@@ -244,6 +252,19 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
+
+    /// The process has no descriptor left for it then, and a sync that was not tried is none that failed.
+    #[test]
+    fn names_are_made_durable_without_another_descriptor() {
+        let folder = std::env::temp_dir().join(format!("larder-disk-names-{}", std::process::id()));
+        let files = DiskFiles::open(&folder).expect("a directory");
+        files.create("made").expect("creates");
+        // Not even the name is looked up again.
+        fs::rename(&folder, folder.with_extension("moved")).expect("renames");
+        let synced = files.sync_dir();
+        fs::remove_dir_all(folder.with_extension("moved")).expect("removes");
+        synced.expect("syncs");
+    }
 
     #[test]
     fn what_is_made_is_for_its_owner_alone() {

@@ -49,6 +49,8 @@ pub struct DiskFaults {
     pub fail_change_at: Option<u64>,
     /// This sync (of a file or of the directory) fails once. What it would have made durable stays uncertain.
     pub fail_sync_at: Option<u64>,
+    /// What fails so was short of memory, and may succeed later.
+    pub can_pass: bool,
     /// The room for all files together.
     pub capacity_bytes: Option<u64>,
     /// This allocation (a growing write, an allocate) finds no room, once.
@@ -171,9 +173,13 @@ impl State {
         self.change()?;
         self.counts.syncs += 1;
         if self.faults.fail_sync_at == Some(self.counts.syncs) {
-            return Err(Errno::IO.into());
+            return Err(self.failure());
         }
         Ok(())
+    }
+
+    fn failure(&self) -> io::Error {
+        if self.faults.can_pass { Errno::NOMEM } else { Errno::IO }.into()
     }
 
     fn used_bytes(&self) -> u64 {

@@ -391,17 +391,26 @@ fn make_room(
     entries: usize,
     may_use_reserve: bool,
 ) -> Result<()> {
-    if appender.writer.as_ref().is_some_and(|writer| writer.has_room(bytes, entries)) {
+    let may_use = may_use_reserve || !appender.is_reserve;
+    if may_use && appender.writer.as_ref().is_some_and(|writer| writer.has_room(bytes, entries)) {
         return Ok(());
     }
-    let mut manifest = store.manifest();
     let file_bytes = store.options.segment_bytes.max(Writer::file_bytes_for(bytes, entries));
-    let writer = match new_segment(store, &mut manifest, Stream::Log, file_bytes) {
+    match open_next(store, appender, file_bytes) {
+        // Also if a segment has room, and the manifest that names it has not.
         Err(Error::Full { .. }) if may_use_reserve && store.files.remove(RESERVE_TO_DELETE).is_ok() => {
-            new_segment(store, &mut manifest, Stream::Log, file_bytes)?
+            open_next(store, appender, file_bytes)?;
+            appender.is_reserve = true;
+            Ok(())
         }
-        other => other?,
-    };
+        other => other,
+    }
+}
+
+/// Seals the open segment, and opens one of this length.
+fn open_next(store: &LogStore, appender: &mut Appender, file_bytes: u64) -> Result<()> {
+    let mut manifest = store.manifest();
+    let writer = new_segment(store, &mut manifest, Stream::Log, file_bytes)?;
     let segment = writer.segment.clone();
     let published = seal(store, appender).and_then(|()| {
         let image = store.capture(appender);
@@ -415,7 +424,7 @@ fn make_room(
         }
         return Err(error);
     }
-    appender.writer = Some(writer);
+    (appender.writer, appender.is_reserve) = (Some(writer), false);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::append::tombstone_of;
 use super::digest::Secret;
 use super::manifest::{MANIFEST, ManifestImage, ROCKSDB_FILE, SegmentImage};
-use super::open::{FlushRecord, NoteRecord, Tail, lock, open_file};
+use super::open::{DroppedTail, FlushRecord, NoteRecord, Tail, lock, open_file};
 use super::record::{ALIGN_BYTES, Header, Kind, pad};
 use super::segment::{
     FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name,
@@ -28,6 +28,8 @@ pub struct Report {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// What a crash has left behind the last whole batch: the next start drops it.
+    pub dropped: Vec<DroppedTail>,
     /// What is broken.
     pub damages: Vec<Damage>,
     /// What a repair lost, a sentence each. Empty without one.
@@ -183,7 +185,14 @@ fn read_segment(
         Ok(opened) => opened,
         Err(Error::Corrupt { offset, what, .. }) => {
             report.damages.push(damage_at(offset, what));
-            let Ok(file) = files.open_to_read(&name) else { return Ok(contents) };
+            let file = match files.open_to_read(&name) {
+                // To repair is to give up what cannot be opened: only what never can be.
+                Err(error) if Error::can_pass(&error) => {
+                    return Err(Error::io(format!("opening {name}"), error));
+                }
+                Err(_) => return Ok(contents),
+                Ok(file) => file,
+            };
             let file_bytes = file.len().map_err(|error| Error::io(format!("reading {name}"), error))?;
             // The manifest knows enough to read its records.
             let SegmentImage { number, stream, .. } = *segment_image;
@@ -276,7 +285,7 @@ fn read_segment(
         }
     } else if has_header {
         match Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image) {
-            Ok(_) => {}
+            Ok(tail) => report.dropped.extend(tail.dropped(&segment)),
             Err(Error::Corrupt { offset, what, .. }) => report.damages.push(damage_at(offset, what)),
             Err(error) => return Err(error),
         }

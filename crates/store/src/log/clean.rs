@@ -15,7 +15,7 @@
 //! A tombstone is dropped when there is none but in the victim itself. A put that has expired or was flushed is dropped
 //! likewise; else a tombstone takes its place, with its sequence.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -752,12 +752,20 @@ fn is_forgotten(retention: &Retention, header: &Header, now_unix_secs: u64) -> b
 fn keep_reserve(store: &LogStore, name: &str) {
     let manifest_bytes = (8 << 10) + 128 * store.segments.read().len() as u64;
     let bytes = store.options.segment_bytes + manifest_bytes.next_power_of_two();
-    if store.files.open_to_read(name).and_then(|file| file.len()).is_ok_and(|length| length >= bytes) {
-        return;
-    }
-    let _ = store.files.remove(name);
-    if store.files.create(name).and_then(|file| file.allocate(bytes)).is_err() {
-        let _ = store.files.remove(name);
+    match store.files.open(name) {
+        // One that is too short still serves, also where the disk has no room for more.
+        Ok(file) => {
+            if file.len().is_ok_and(|length| length < bytes) {
+                let _ = file.allocate(bytes);
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if store.files.create(name).and_then(|file| file.allocate(bytes)).is_err() {
+                let _ = store.files.remove(name);
+            }
+        }
+        // There may be one: no descriptor is left to look.
+        Err(_) => {}
     }
 }
 

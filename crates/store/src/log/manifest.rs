@@ -288,15 +288,20 @@ pub(crate) fn write_bytes(files: &dyn Files, bytes: &[u8]) -> std::result::Resul
     let file = files.create(MANIFEST_NEW).map_err(|error| kept("creating MANIFEST.new", error))?;
     file.write_at(&[IoSlice::new(bytes)], 0).map_err(|error| kept("writing MANIFEST.new", error))?;
     let uncertain = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: true };
-    file.sync().map_err(|error| uncertain("fsync of MANIFEST.new", error))?;
-    files.rename(MANIFEST_NEW, MANIFEST).map_err(|error| uncertain("renaming MANIFEST.new", error))?;
+    // The old one is in its place, and the next attempt writes a new file.
+    let unless_passing = |doing, error| match Error::can_pass(&error) {
+        true => kept(doing, error),
+        false => uncertain(doing, error),
+    };
+    file.sync().map_err(|error| unless_passing("fsync of MANIFEST.new", error))?;
+    files.rename(MANIFEST_NEW, MANIFEST).map_err(|error| unless_passing("renaming MANIFEST.new", error))?;
     sync_dir(files).map_err(|error| uncertain("fsync of the directory", error))
 }
 
 /// Why a manifest was not written.
 pub(crate) struct WriteFailure {
     pub(crate) error: Error,
-    /// An fsync or the rename failed, so nobody knows which of the two is on the disk.
+    /// An fsync or the rename failed, so that nobody knows which of the two is on the disk.
     pub(crate) sync_failed: bool,
 }
 

@@ -101,6 +101,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         counters,
         usage: RwLock::new(usage.map(Arc::new)),
         removed,
+        dropped: found.dropped,
         _lock: lock,
     })
 }
@@ -157,6 +158,18 @@ struct Recovered {
     flushes: FlushTable,
     notes: NoteTable,
     garbage: Vec<String>,
+    dropped: Vec<DroppedTail>,
+}
+
+/// What is behind the last whole batch of a segment, as a crash leaves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedTail {
+    /// The file.
+    pub file: String,
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length, without the zeros at the end.
+    pub bytes: u64,
 }
 
 impl Recovered {
@@ -167,6 +180,7 @@ impl Recovered {
             flushes: image.flushes.clone(),
             notes: image.notes.clone(),
             garbage: image.snapshot.iter().map(|snapshot| snapshot::snapshot_name(snapshot.number)).collect(),
+            dropped: Vec::new(),
         }
     }
 }
@@ -273,6 +287,7 @@ fn recover_segment(
         entries
     } else {
         let tail = Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image)?;
+        found.dropped.extend(tail.dropped(&segment));
         found.highest_version = found.highest_version.max(tail.highest_version);
         tail.flushes.into_iter().for_each(|flush| flush.apply(&mut found.flushes));
         tail.notes.iter().for_each(|note| note.apply(&mut found.notes));
@@ -318,6 +333,8 @@ pub(super) struct Tail {
     notes: Vec<NoteRecord>,
     /// Where its last whole batch ends.
     end: u64,
+    /// Where what is behind that ends: nothing but zeros follows.
+    rest_end: u64,
     /// Of the last whole batch.
     last_sequence: u64,
     /// The lowest and the highest sequence.
@@ -419,12 +436,14 @@ impl Tail {
             flushes: Vec::new(),
             notes: Vec::new(),
             end: SEGMENT_HEADER_BYTES as u64,
+            rest_end: 0,
             last_sequence: segment_header.first_sequence.saturating_sub(1),
             sequences: None,
             highest_version: 0,
         };
         let mut batch = Pending::default();
         let mut at = tail.end;
+        let mut is_sealed = false;
         let why = loop {
             let found = match window.record_at(at)? {
                 Ok(found) => found,
@@ -440,7 +459,10 @@ impl Tail {
             }
             let next = at + header.padded_bytes() as u64;
             match header.kind {
-                Kind::Footer => break "the segment was about to be sealed here",
+                Kind::Footer => {
+                    is_sealed = true;
+                    break "the segment was about to be sealed here";
+                }
                 Kind::Commit => {
                     let expected_first = tail.last_sequence + 1;
                     if !is_log
@@ -479,9 +501,12 @@ impl Tail {
         if is_planted(Bug::IgnoreCommitMark) {
             tail.take(&mut batch, at);
         }
+        let rest = Rest::read(&mut window, tail.end, file_bytes, tail.last_sequence)?;
+        // A footer is written anew.
+        tail.rest_end = if is_sealed { tail.end } else { rest.end };
         let is_acknowledged = durable_bytes > tail.end
             || (is_log && image.last_sequence > tail.last_sequence)
-            || proves_loss(&mut window, tail.end, file_bytes, tail.last_sequence)?;
+            || rest.proves_loss;
         if is_acknowledged {
             return Err(Error::corrupt(
                 &segment.name(),
@@ -490,6 +515,12 @@ impl Tail {
             ));
         }
         Ok(tail)
+    }
+
+    /// What is behind the last whole batch, if there is something.
+    pub(super) fn dropped(&self, segment: &Segment) -> Option<DroppedTail> {
+        let bytes = self.rest_end.saturating_sub(self.end);
+        (bytes > 0).then(|| DroppedTail { file: segment.name(), offset: self.end, bytes })
     }
 
     fn take(&mut self, batch: &mut Pending, end: u64) {
@@ -528,28 +559,38 @@ impl Pending {
     }
 }
 
-/// Is there, behind the end, a commit mark that says that more than `last_sequence` was durable? No client can have put
-/// it there, since its checksum begins with the store's secret.
-fn proves_loss(window: &mut Window, end: u64, file_bytes: u64, last_sequence: u64) -> Result<bool> {
-    const STEP_BYTES: usize = 128 << 10;
-    let mut at = end;
-    while at + HEADER_BYTES as u64 <= file_bytes {
-        let seed = window.seed();
-        let bytes = window.bytes_at(at, STEP_BYTES + HEADER_BYTES)?;
-        let last_start = bytes.len().saturating_sub(HEADER_BYTES).min(STEP_BYTES);
-        for start in (0..=last_start).step_by(ALIGN_BYTES) {
-            let Some(head) = bytes.get(start..start + HEADER_BYTES) else { break };
-            if head[42] == Kind::Commit as u8
-                && u32_at(head, 4) as usize == HEADER_BYTES
-                && Header::decode(head, seed).is_ok_and(|mark| mark.version > last_sequence)
-            {
-                return Ok(true);
+/// What is behind the last whole batch.
+struct Rest {
+    /// Where it ends: nothing but zeros follows.
+    end: u64,
+    /// There is a commit mark that says that more than what was found was durable. No client can have put it there,
+    /// since its checksum begins with the store's secret.
+    proves_loss: bool,
+}
+
+impl Rest {
+    fn read(window: &mut Window, end: u64, file_bytes: u64, last_sequence: u64) -> Result<Self> {
+        const STEP_BYTES: usize = 128 << 10;
+        let mut rest = Self { end, proves_loss: false };
+        let mut at = end;
+        while at < file_bytes && !rest.proves_loss {
+            let seed = window.seed();
+            let bytes = window.bytes_at(at, STEP_BYTES + HEADER_BYTES)?;
+            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+                rest.end = at + last as u64 + 1;
             }
+            let last_start = bytes.len().saturating_sub(HEADER_BYTES).min(STEP_BYTES);
+            for start in (0..=last_start).step_by(ALIGN_BYTES) {
+                let Some(head) = bytes.get(start..start + HEADER_BYTES) else { break };
+                rest.proves_loss |= head[42] == Kind::Commit as u8
+                    && u32_at(head, 4) as usize == HEADER_BYTES
+                    && Header::decode(head, seed).is_ok_and(|mark| mark.version > last_sequence);
+            }
+            if bytes.len() < STEP_BYTES + HEADER_BYTES {
+                break;
+            }
+            at += STEP_BYTES as u64;
         }
-        if bytes.len() < STEP_BYTES + HEADER_BYTES {
-            break;
-        }
-        at += STEP_BYTES as u64;
+        Ok(rest)
     }
-    Ok(false)
 }

@@ -500,8 +500,13 @@ pub(super) fn create_file(
     let made = files.create(&name).map_err(|error| (error, false)).and_then(|file| {
         file.allocate(file_bytes).map_err(|error| (error, false))?;
         file.write_at(&[IoSlice::new(&header.encode())], 0).map_err(|error| (error, false))?;
-        file.sync().map_err(|error| (error, true))?;
-        super::manifest::sync_dir(files).map_err(|error| (error, true))?;
+        // No manifest names it yet, and the next attempt makes another file.
+        let failed = |error: io::Error| {
+            let is_final = !Error::can_pass(&error);
+            (error, is_final)
+        };
+        file.sync().map_err(failed)?;
+        super::manifest::sync_dir(files).map_err(failed)?;
         Ok(file)
     });
     if made.is_err() {

@@ -126,6 +126,83 @@ fn a_failed_sync_ends_writing_for_ever() {
     assert!(store.stats().read_only);
 }
 
+/// What was short of memory may be tried again, where nothing that counts can be lost: a new segment, a new manifest.
+/// Of the log's own bytes, and of the name of the manifest, nobody knows afterwards.
+#[test]
+fn a_shortage_ends_writing_only_where_something_may_be_lost() {
+    let ends_writing = |ahead| {
+        let disk = SimDisk::new();
+        let store = open_log(&disk).expect("opens");
+        append(&store, &[put("key-0", b"value", 1)]).expect("appends");
+        let fail_sync_at = Some(disk.counts().syncs + ahead);
+        disk.set_faults(DiskFaults { fail_sync_at, can_pass: true, ..DiskFaults::default() });
+        let mut state = State::default();
+        state.apply(&[put("key-0", b"value", 1)]);
+        let segments = store.stats().segments;
+        for version in 2..200 {
+            let batch = [put(&format!("key-{}", version % 20), &[version as u8; 300], version)];
+            let appended = append(&store, &batch);
+            if appended.is_ok() {
+                state.apply(&batch);
+            } else {
+                assert!(disk.counts().syncs >= fail_sync_at.unwrap_or(0), "{appended:?}");
+                break;
+            }
+            assert!(store.stats().segments < segments + 3, "no sync fails");
+        }
+        let read_only = store.stats().read_only;
+        assert_eq!(append(&store, &[put("again", b"value", 300)]).is_err(), read_only);
+        if !read_only {
+            state.apply(&[put("again", b"value", 300)]);
+        }
+        let keys: Vec<Vec<u8>> = (0..20).map(|nth| format!("key-{nth}").into()).collect();
+        assert_eq!(state.difference(&store, &keys, START_SECS), None, "sync {ahead}");
+        read_only
+    };
+    // Of the new segment the bytes and the name, of the full one the bytes, of the manifest the bytes and the name.
+    assert_eq!([1, 2, 3, 4, 5].map(ends_writing), [false, false, true, false, true]);
+}
+
+/// What is set aside for deletions serves deletions alone.
+#[test]
+fn values_take_nothing_of_the_room_for_deletions() {
+    let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(200_000), ..DiskFaults::default() });
+    let store = open_log(&disk).expect("opens");
+    store.maintain(Budget { bytes: 1 << 20 }, START_SECS).expect("sets its reserve aside");
+    let mut nth = 0;
+    while append(&store, &[put(&format!("key-{nth}"), &[1; 300], nth + 1)]).is_ok() {
+        nth += 1;
+    }
+    let (mut deleted, mut stored) = (0, 0);
+    for key in 0..60 {
+        let delete = [Change::Delete { key: format!("key-{key}").into(), version: 1 << 40 }];
+        deleted += usize::from(append(&store, &delete).is_ok());
+        stored += usize::from(append(&store, &[put("more", &[1; 300], 1 << 41)]).is_ok());
+    }
+    // A segment has 4 KiB.
+    assert!(deleted >= 30 && stored == 0, "{deleted} deleted, {stored} stored");
+}
+
+/// Cleaning looks for its reserve, and may find no descriptor to look with.
+#[test]
+fn a_reserve_is_not_given_up_before_there_is_another() {
+    let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(60_000), ..DiskFaults::default() });
+    let store = open_log(&disk).expect("opens");
+    let budget = Budget { bytes: 1 << 20 };
+    store.maintain(budget, START_SECS).expect("sets its reserve aside");
+    let mut nth = 0;
+    while append(&store, &[put(&format!("key-{nth}"), &[1; 300], nth + 1)]).is_ok() {
+        nth += 1;
+    }
+    // Those of a store of fewer segments are too short for this one, and there is no room for longer ones.
+    let reserves =
+        || ["RESERVE-CLEAN", "RESERVE-DELETE"].map(|name| disk.read(name).map_or(0, |bytes| bytes.len()));
+    let before = reserves();
+    disk.set_faults(DiskFaults { capacity_bytes: Some(disk.used_bytes()), ..DiskFaults::default() });
+    let _ = store.maintain(budget, START_SECS);
+    assert!(before[0] > 0 && before == reserves(), "{before:?}, then {:?}", reserves());
+}
+
 /// A disk that is full for good until somebody deletes: appends fail, reads and cleaning go on.
 #[test]
 fn a_full_disk_refuses_writes_and_recovers() {

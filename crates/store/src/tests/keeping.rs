@@ -9,8 +9,10 @@ use super::model::{Change, State, append};
 use super::pieces::Pieces;
 use super::script::START_SECS;
 use crate::files::Files;
-use crate::files::sim::SimDisk;
-use crate::{Budget, Error, LogOptions, LogStore, Marks, Progress, Store, TryGet, VecSink, check};
+use crate::files::sim::{PowerLoss, SimDisk};
+use crate::{
+    Budget, DroppedTail, Error, LogOptions, LogStore, Marks, Progress, Store, TryGet, VecSink, check,
+};
 
 fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
     Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
@@ -173,6 +175,41 @@ fn what_opening_removes_is_told() {
     let store = open_log(&disk).expect("opens");
     assert_eq!(store.removed_files(), ["segment-0000000000999999"]);
     assert!(disk.list().expect("lists").contains(&"precious".to_owned()));
+}
+
+/// Of the end of the log, as a crash cuts it: how many bytes, and where they begin.
+#[test]
+fn what_opening_drops_of_the_log_is_told() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    append(&store, &[put("kept", vec![7; 100], 1)]).expect("appends");
+    store.sync().expect("syncs");
+    let whole = disk.read("segment-0000000000000001").expect("reads");
+    append(&store, &[put("torn", vec![7; 1000], 2)]).expect("appends");
+    let name = "segment-0000000000000001";
+    let longer = disk.read(name).expect("reads");
+    let end = (0..longer.len()).find(|at| whole.get(*at) != longer.get(*at)).expect("it is longer") / 8 * 8;
+    for (kept, zeros) in [(700, 0), (700, 500), (1, 0), (0, 500), (0, 0)] {
+        let after = disk.power_loss(PowerLoss::Nothing, 0);
+        let mut bytes = longer[..end].to_vec();
+        // What a writer leaves is never a zero at its end.
+        bytes.extend((0..kept).map(|_| 7));
+        bytes.resize(end + kept + zeros, 0);
+        after.put(name, bytes);
+        let expected =
+            (kept > 0).then(|| DroppedTail { file: name.to_owned(), offset: end as u64, bytes: kept as u64 });
+        let expected: Vec<_> = expected.into_iter().collect();
+        let report = check(&after, false).expect("reads");
+        assert_eq!(
+            (report.dropped, report.damages),
+            (expected.clone(), vec![]),
+            "{kept} bytes, {zeros} zeros"
+        );
+        let store = open_log(&after).expect("opens");
+        assert_eq!((store.dropped_tails(), store.last_sequence()), (&expected[..], 1));
+        drop(store);
+        assert_eq!(open_log(&after).expect("opens").dropped_tails(), []);
+    }
 }
 
 /// On a file of the system that was just written, and on one whose file system cannot tell.

@@ -91,7 +91,7 @@ impl<'s> Runner<'s> {
         };
         match persistence.outcome(position) {
             Outcome::Done => reply,
-            Outcome::Lost => HomeReply::Error(persistence.loss()),
+            Outcome::Lost => HomeReply::Error(persistence.loss(position)),
             Outcome::Pending => HomeReply::Error(Error::HomeSilent),
         }
     }

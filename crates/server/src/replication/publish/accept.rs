@@ -153,7 +153,7 @@ impl Unproven {
 }
 
 /// Four of each of seven peers, what is left of their connections before, and those that have proven nothing.
-const CONNECTIONS_MAX: usize = 96;
+pub(in crate::replication) const CONNECTIONS_MAX: usize = 96;
 /// Of these, without a proof.
 const UNPROVEN_MAX: usize = 32;
 const ACCEPT_MAX: Duration = Duration::from_secs(60);

@@ -83,7 +83,7 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
         if persistence.is_new_site() && shared.is_replicated(number) {
             return Err(Refused::Answered(Error::NewSite));
         }
-        while let Err(refusal) = persistence.admit() {
+        while let Err(refusal) = persistence.admit(true) {
             match refusal {
                 Some(error) => return Err(Refused::Answered(error)),
                 None => pause.wait().await,
@@ -97,7 +97,7 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
             match persistence.outcome(position) {
                 Outcome::Pending => pause.wait().await,
                 Outcome::Done => break,
-                Outcome::Lost => return Err(Refused::Answered(persistence.loss())),
+                Outcome::Lost => return Err(Refused::Answered(persistence.loss(position))),
             }
         }
     }
