@@ -15,7 +15,8 @@
 //! | `window` | reading a segment forward |
 //!
 //! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, that of a sync, then one
-//! of: a shard of the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's
+//! of: a shard of the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken
+//! under a shard's
 //! lock). Readers take a shard's lock, that of the flushes and that of the segment table only.
 
 use std::path::Path;
@@ -228,7 +229,8 @@ impl LogStore {
         Error::io(doing, error.source)
     }
 
-    /// What the manifest would say now. Before it is published the log has to be synced, by a sync that began under this
+    /// What the manifest would say now. Before it is published the log has to be synced, by a sync that began under
+    /// this
     /// guard, so that no flush is durable by the manifest before what was appended ahead of it.
     fn capture(&self, _: &Appender) -> ManifestImage {
         let segments: Vec<_> =

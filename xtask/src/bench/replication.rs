@@ -26,7 +26,8 @@ usage: cargo xtask bench replication [options]
   --table NAME     this table only: cpu, lag, catch-up, copy, dead
   --server PATH    the larderd to measure (default: this workspace's)
 
-Method. --durability interval, but for the lag, which is also measured with the default. Each server has one worker; the one that takes the writes is pinned with all its
+Method. --durability interval, but for the lag, which is also measured with the default. Each server has one worker;
+the one that takes the writes is pinned with all its
 threads to one core of this machine, its peer and the load to the other. The peer connects through a proxy of this
 program, which passes everything on at once. CPU is that of all threads of the server that takes the writes, user and
 system.

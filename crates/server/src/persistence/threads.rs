@@ -1,4 +1,5 @@
-//! The threads that do the store's I/O: the committer, its stand-in, the readers, those of lists of keys, that of backups, and one
+//! The threads that do the store's I/O: the committer, its stand-in, the readers, those of lists of keys, that of
+//! backups, and one
 //! that cleans up.
 
 use std::io;

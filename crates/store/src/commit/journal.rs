@@ -296,7 +296,8 @@ impl Journal {
         }
     }
 
-    /// The second thread waits until it is called, at most so long, and then for more changes, unless somebody waits for
+    /// The second thread waits until it is called, at most so long, and then for more changes, unless somebody waits
+    /// for
     /// one. False: nobody has called it.
     pub fn stand_by(&self, timeout: Duration, linger: Duration) -> bool {
         let (idle, _) = self
