@@ -233,7 +233,8 @@ impl FetchQueue {
         for (nth, wanted) in fetching.wanted.iter().enumerate() {
             let Some(handle) = handles.handle_mut(wanted.number) else { continue };
             let since = Instant::now();
-            let (fetched, turn) = self.fetch(store, clock, handle, wanted);
+            let is_patient = fetching.since.elapsed() < TURN_MAX;
+            let (fetched, turn) = self.fetch(store, clock, handle, wanted, is_patient);
             lock(&fetching.turns).extend(turn);
             let result = match fetched {
                 Fetched::Found => Ok(true),
@@ -265,6 +266,7 @@ impl FetchQueue {
         clock: &Clock,
         handle: &mut Handle,
         wanted: &Wanted,
+        is_patient: bool,
     ) -> (Fetched, Option<Turn>) {
         let Wanted { key, hash, position, number } = wanted;
         let mut sink = FillSink {
@@ -272,6 +274,7 @@ impl FetchQueue {
             clock,
             key,
             number: *number,
+            is_patient,
             turns: &self.turns,
             turn: None,
             value: Vec::new(),
@@ -370,6 +373,8 @@ struct FillSink<'f> {
     clock: &'f Clock,
     key: &'f [u8],
     number: u8,
+    /// Others that are being sent go first.
+    is_patient: bool,
     turns: &'f Turns,
     turn: Option<Turn>,
     /// The value, or its last piece.
@@ -420,6 +425,10 @@ impl FillSink<'_> {
         };
         let value_bytes = u32::try_from(meta.value_bytes).map_err(|_| WriteError::TooLarge)?;
         let memory_bytes = self.handle.engine().memory_limit();
+        let is_large = u64::from(value_bytes) > memory_bytes / 16;
+        if is_large && self.is_patient && self.handle.engine().has_many_readers() {
+            return Err(WriteError::OutOfMemory);
+        }
         let turn = self.turns.take(self.number, u64::from(value_bytes), memory_bytes);
         self.turn = Some(turn.ok_or(WriteError::OutOfMemory)?);
         for _ in 0..TRIES_MAX {
@@ -483,8 +492,8 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Until a value for which there was no memory is looked up again.
 const MEMORY_PAUSE: Duration = Duration::from_millis(2);
 /// After this a client reads slowly, and others need not wait for it.
-const TURN_MAX: Duration = Duration::from_secs(2);
+const TURN_MAX: Duration = Duration::from_secs(5);
 /// How long a value waits for memory before that is an error.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Guards last microseconds, unless their threads lose their cores.
 const TRIES_MAX: u32 = 100_000;
