@@ -360,6 +360,13 @@ impl Engine {
         self.arena.segments.log_segments as u64 * self.arena.segments.segment_bytes as u64
     }
 
+    /// True if more large values are being sent than may leave the cache meanwhile: the connection of one would be
+    /// closed if they were evicted. Looks at all segments.
+    pub fn has_many_readers(&self) -> bool {
+        let (values, bytes) = self.arena.pinned_runs();
+        values > 1 && bytes > self.memory_limit() / 4
+    }
+
     /// Values of this many bytes and more have memory of their own, and count as large ([`Stats::queues`]).
     pub fn large_value_bytes(&self) -> u32 {
         self.large_item_bytes() as u32

@@ -158,13 +158,13 @@ fn a_confined_store_is_kept() {
     assert_eq!(larder_store::check(&files, false).expect("it can be read").damages, []);
 }
 
-/// Six of 25 MiB where memory has room for two: their readers wait their turn.
+/// Six of 6 MB where memory has room for two: their readers wait their turn.
 #[test]
 fn items_larger_than_what_memory_has_free_are_read_in_turn() {
     const READERS: usize = 6;
-    const VALUE_BYTES: usize = 25_000_000;
+    const VALUE_BYTES: usize = 6_000_000;
     let folder = Folder::create();
-    let server = start(folder.path(), &["-m", "64", "-I", "30m", "--durability", "os"]);
+    let server = start(folder.path(), &["-m", "16", "-I", "7m", "--durability", "os"]);
     let value = "v".repeat(VALUE_BYTES);
     for nth in 0..READERS {
         let answer = Client::of(&server).ask(&format!("set large{nth} 0 0 {}\r\n{value}\r\n", value.len()));

@@ -76,7 +76,7 @@ pub struct LogOptions {
     /// About how long a file becomes; a batch that is longer has a file of its own. 4 KiB to 64 MiB. Up to six files of
     /// this length are the constant part of what the store uses on the disk.
     pub segment_bytes: u64,
-    /// Cleaning begins when the disk has so many times what lives, in hundredths (and two segments more).
+    /// Cleaning begins when the disk has so many times what lives, in hundredths (and a segment more).
     pub disk_percent: u32,
     /// For tests: the store's secret, instead of a random one.
     pub secret: Option<[u8; 16]>,

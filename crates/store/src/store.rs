@@ -275,8 +275,8 @@ pub struct Progress {
 /// What may be appended before the disk has more than its bound: [`Store::room`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes until then, of entries with their headers.
-    pub bytes: u64,
+    /// Bytes until then, of entries with their headers. Below 0: it has so much more.
+    pub bytes: i64,
     /// What cleaning has given back since the opening, without what it wrote for that.
     pub reclaimed_bytes: u64,
 }

@@ -349,6 +349,15 @@ impl Arena {
         self.unpin_run(pin);
     }
 
+    /// The runs that are pinned: how many, and their memory. Looks at all segments.
+    pub(crate) fn pinned_runs(&self) -> (usize, u64) {
+        let is_pinned = |id: &SegmentId| {
+            self.segments.is_run(*id) && self.segments.get(*id).pins.load(Relaxed) & !FREE_ON_UNPIN != 0
+        };
+        let pinned = self.segments.ids().filter(is_pinned);
+        pinned.fold((0, 0), |(runs, bytes), id| (runs + 1, bytes + self.segments.memory_bytes(id)))
+    }
+
     /// True if the run of this pin may have another item by now.
     pub(crate) fn is_pin_revoked(&self, pin: &RunPin) -> bool {
         self.is_revoked(pin.id, pin.revocations)

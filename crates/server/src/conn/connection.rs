@@ -287,6 +287,12 @@ impl Connection {
         self.unsent.as_deref()
     }
 
+    /// Call once all replies were sent.
+    #[inline]
+    pub fn on_all_sent(&mut self) {
+        self.session.end_turns();
+    }
+
     /// Another `sent_bytes` of them were sent.
     pub fn on_output_sent(&mut self, sent_bytes: usize) {
         if let Some(unsent) = &mut self.unsent {

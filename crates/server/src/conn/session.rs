@@ -54,6 +54,8 @@ pub struct Session {
     rights: Option<(u32, Rights)>,
     /// Look-ups in the store that the request at the head of the input waits for.
     fetching: Option<Arc<Fetching>>,
+    /// What was found for a request whose reply is still to be sent.
+    fetched: Option<Arc<Fetching>>,
     /// What the home of its key was asked for the request at the head of the input.
     asked: Option<Arc<Asked>>,
     /// The session serves one datagram: all its input comes at once, and its source may be forged.
@@ -155,8 +157,6 @@ impl Session {
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
-        // What was read has its turn in memory until the request was executed.
-        let _fetched = self.fetching.clone();
         let findings = match self.fetching {
             None => Vec::new(),
             Some(_) => match self.take_findings() {
@@ -221,8 +221,13 @@ impl Session {
     #[inline(never)]
     fn take_findings(&mut self) -> Option<Vec<Finding>> {
         let findings = self.fetching.as_ref()?.take_findings()?;
-        self.fetching = None;
+        self.fetched = self.fetching.take();
         Some(findings)
+    }
+
+    /// All replies were sent: what was read for them has had its turn in memory.
+    pub(super) fn end_turns(&mut self) {
+        self.fetched = None;
     }
 
     /// The place for the next bytes of a value, if reading straight into it pays. The end of a value always comes

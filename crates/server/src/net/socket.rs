@@ -210,6 +210,9 @@ impl ClientSocket {
         {
             cx.counters.conn_yields.add(1);
         }
+        if !self.is_blocked() {
+            self.connection.on_all_sent();
+        }
         self.show_state();
         if replies.is_empty() { Err(self.next()) } else { Ok(replies) }
     }
@@ -297,6 +300,7 @@ impl ClientSocket {
         }
         if self.is_blocked() {
             self.send_rest(cx)?;
+            self.connection.on_all_sent();
         }
         match self.connection.next() {
             // The client has just got the reply that it waits for. The poller tells what it sends then.

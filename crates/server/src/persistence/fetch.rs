@@ -2,11 +2,10 @@
 //! connection is parked.
 //!
 //! A value that memory has no room for at the moment, since others of its size are being read or sent, waits its turn.
-//! Large ones take turns by their bytes, and a turn ends once the request was executed that asked for it: what is read
-//! is not evicted by the next one before.
+//! Large ones take turns by their bytes, and a turn ends once the value was sent: it is not evicted for the next one
+//! before, and the connection keeps its place among those that read evicted values.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,8 +56,7 @@ pub(crate) struct Fetching {
 pub(crate) struct FetchQueue {
     state: Mutex<QueueState>,
     wake: Condvar,
-    /// By namespace: bytes of the large values that have their turn.
-    turn_bytes: Turns,
+    turns: Turns,
     /// Look-ups that have failed, for the log.
     unreadable: Rarely,
 }
@@ -71,14 +69,21 @@ struct QueueState {
     is_stopping: bool,
 }
 
-/// The large values that are read at one time.
-struct Turns(Box<[Arc<AtomicU64>]>);
+/// By namespace: the large values that have their turn.
+struct Turns(Box<[Arc<Mutex<Vec<Began>>>]>);
+
+/// When a turn began, and the bytes of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Began {
+    at: Instant,
+    bytes: u64,
+}
 
 /// The turn of a large value, which ends when it is dropped.
 #[derive(Debug)]
 struct Turn {
-    sum: Arc<AtomicU64>,
-    bytes: u64,
+    all: Arc<Mutex<Vec<Began>>>,
+    began: Began,
 }
 
 /// What came of a look-up.
@@ -99,19 +104,28 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A turn for a value of so many bytes, if all in turn leave most of the memory to others, or there is no other.
+    /// A turn for a value of so many bytes, if all in turn leave most of the memory to others, or there is no other. One
+    /// whose client takes its time does not count for ever.
     fn take(&self, number: u8, bytes: u64, memory_bytes: u64) -> Option<Turn> {
-        let sum = self.0.get(usize::from(number))?;
-        let fits = |before: u64| before == 0 || before.saturating_add(bytes) <= memory_bytes / 4;
-        let after = |before: u64| fits(before).then(|| before.saturating_add(bytes));
-        sum.fetch_update(AcqRel, Acquire, after).ok()?;
-        Some(Turn { sum: Arc::clone(sum), bytes })
+        let all = self.0.get(usize::from(number))?;
+        let began = Began { at: Instant::now(), bytes };
+        let mut turns = lock(all);
+        turns.retain(|turn| turn.at.elapsed() < TURN_MAX);
+        let sum = turns.iter().fold(bytes, |sum, turn| sum.saturating_add(turn.bytes));
+        if !turns.is_empty() && sum > memory_bytes / 4 {
+            return None;
+        }
+        turns.push(began);
+        Some(Turn { all: Arc::clone(all), began })
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.sum.fetch_sub(self.bytes, AcqRel);
+        let mut turns = lock(&self.all);
+        if let Some(nth) = turns.iter().position(|began| *began == self.began) {
+            turns.swap_remove(nth);
+        }
     }
 }
 
@@ -219,7 +233,8 @@ impl FetchQueue {
         for (nth, wanted) in fetching.wanted.iter().enumerate() {
             let Some(handle) = handles.handle_mut(wanted.number) else { continue };
             let since = Instant::now();
-            let (fetched, turn) = self.fetch(store, clock, handle, wanted);
+            let is_patient = fetching.since.elapsed() < TURN_MAX;
+            let (fetched, turn) = self.fetch(store, clock, handle, wanted, is_patient);
             lock(&fetching.turns).extend(turn);
             let result = match fetched {
                 Fetched::Found => Ok(true),
@@ -251,6 +266,7 @@ impl FetchQueue {
         clock: &Clock,
         handle: &mut Handle,
         wanted: &Wanted,
+        is_patient: bool,
     ) -> (Fetched, Option<Turn>) {
         let Wanted { key, hash, position, number } = wanted;
         let mut sink = FillSink {
@@ -258,7 +274,8 @@ impl FetchQueue {
             clock,
             key,
             number: *number,
-            turns: &self.turn_bytes,
+            is_patient,
+            turns: &self.turns,
             turn: None,
             value: Vec::new(),
             upload: None,
@@ -356,6 +373,8 @@ struct FillSink<'f> {
     clock: &'f Clock,
     key: &'f [u8],
     number: u8,
+    /// Others that are being sent go first.
+    is_patient: bool,
     turns: &'f Turns,
     turn: Option<Turn>,
     /// The value, or its last piece.
@@ -406,6 +425,10 @@ impl FillSink<'_> {
         };
         let value_bytes = u32::try_from(meta.value_bytes).map_err(|_| WriteError::TooLarge)?;
         let memory_bytes = self.handle.engine().memory_limit();
+        let is_large = u64::from(value_bytes) > memory_bytes / 16;
+        if is_large && self.is_patient && self.handle.engine().has_many_readers() {
+            return Err(WriteError::OutOfMemory);
+        }
         let turn = self.turns.take(self.number, u64::from(value_bytes), memory_bytes);
         self.turn = Some(turn.ok_or(WriteError::OutOfMemory)?);
         for _ in 0..TRIES_MAX {
@@ -468,7 +491,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const PIECE_BYTES: usize = 256 << 10;
 /// Until a value for which there was no memory is looked up again.
 const MEMORY_PAUSE: Duration = Duration::from_millis(2);
+/// After this a client reads slowly, and others need not wait for it.
+const TURN_MAX: Duration = Duration::from_secs(5);
 /// How long a value waits for memory before that is an error.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Guards last microseconds, unless their threads lose their cores.
 const TRIES_MAX: u32 = 100_000;

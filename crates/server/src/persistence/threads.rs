@@ -218,13 +218,16 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
     while !is_stopping.load(SeqCst) {
         let now_unix_secs = u64::try_from(shared.clock.wall_secs(shared.clock.now().secs)).unwrap_or(0);
         let pause = match store.maintain(Budget { bytes: CLEANING_STEP_BYTES }, now_unix_secs) {
-            Ok(progress) if progress.more => CLEANING_PAUSE,
+            Ok(progress) if progress.more || progress.bytes > 0 => {
+                budgets.note_cleaning();
+                if progress.more { CLEANING_PAUSE } else { IDLE_MAX }
+            }
             Ok(_) => {
-                budgets.fill();
+                budgets.note_idle(store);
                 IDLE_MAX
             }
             Err(error) => {
-                budgets.fill();
+                budgets.note_idle(store);
                 if let Some(times) = failures.happened(shared.clock.now().secs) {
                     tracing::error!(times, "the store cannot be cleaned up: {error}");
                 }

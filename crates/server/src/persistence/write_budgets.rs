@@ -5,8 +5,8 @@
 //! back meanwhile; the one who needs least first, so that who writes little never waits for who writes much. As long as
 //! cleaning and the committer follow, all of them are full, and nobody waits.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::*};
+use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ use larder_store::{Room, Store};
 pub(crate) struct WriteBudgets {
     budgets: Box<[Budget]>,
     refill: Mutex<Refill>,
+    segment_bytes: AtomicI64,
+    /// Cleaning has found nothing to do, though there was too little room.
+    is_stuck: AtomicBool,
     /// The thread that cleans.
     cleaner: OnceLock<Thread>,
 }
@@ -27,8 +30,6 @@ struct Budget {
     full_bytes: AtomicI64,
     /// Below 0 after a change that was longer than what was left.
     left_bytes: AtomicI64,
-    /// Requests that had to wait.
-    waits: AtomicU64,
 }
 
 /// What the last refill saw.
@@ -41,7 +42,13 @@ struct Refill {
 impl Default for WriteBudgets {
     fn default() -> Self {
         let budgets = (0..=NAMESPACES_MAX).map(|_| Budget::default()).collect();
-        Self { budgets, refill: Mutex::default(), cleaner: OnceLock::new() }
+        Self {
+            budgets,
+            refill: Mutex::default(),
+            segment_bytes: AtomicI64::new(0),
+            is_stuck: AtomicBool::new(false),
+            cleaner: OnceLock::new(),
+        }
     }
 }
 
@@ -53,16 +60,17 @@ impl Budget {
 }
 
 impl WriteBudgets {
-    /// Gives full budgets to these namespaces. Together they have at most a segment. Call once.
+    /// Gives full budgets to these namespaces: together about half a segment at most. Call once.
     pub(super) fn open(&self, numbers: &[u8], segment_bytes: u64) {
-        let full_bytes = segment_bytes / numbers.len().max(1) as u64;
+        self.segment_bytes.store(segment_bytes as i64, Relaxed);
+        let full_bytes = segment_bytes / 2 / numbers.len().max(1) as u64;
         let full_bytes = full_bytes.clamp(FULL_BYTES_MIN, FULL_BYTES_MAX) as i64;
         for number in numbers {
             if let Some(budget) = self.budgets.get(usize::from(*number)) {
                 budget.full_bytes.store(full_bytes, Relaxed);
             }
         }
-        self.fill();
+        self.distribute(u64::MAX);
     }
 
     /// This thread is the one that cleans.
@@ -81,22 +89,30 @@ impl WriteBudgets {
     /// again then.
     pub(crate) fn admit(&self, number: u8, store: &dyn Store, journal_bytes: u64) -> Result<(), Instant> {
         let Some(budget) = self.budgets.get(usize::from(number)) else { return Ok(()) };
-        if budget.left_bytes.load(Relaxed) >= budget.full_bytes.load(Relaxed) / 2 {
+        let full_bytes = budget.full_bytes.load(Relaxed);
+        if full_bytes == 0 || budget.left_bytes.load(Relaxed) >= full_bytes / 2 {
             return Ok(());
         }
         self.refill(store, journal_bytes);
         if budget.left_bytes.load(Relaxed) > 0 {
             return Ok(());
         }
-        budget.waits.fetch_add(1, Relaxed);
         Err(Instant::now() + PAUSE)
     }
 
-    /// Fills all: cleaning finds nothing to do, or fails, so nobody is to wait for it.
-    pub(super) fn fill(&self) {
-        let mut refill = self.refill.lock().unwrap_or_else(PoisonError::into_inner);
-        refill.at = None;
-        self.distribute(u64::MAX);
+    /// Cleaning finds nothing to do, or fails. If there is less room though than it leaves, and was the last time, nobody
+    /// is to wait for it: a value longer than a segment is dead in the open one, or the disk is full.
+    pub(super) fn note_idle(&self, store: &dyn Store) {
+        let segment_bytes = self.segment_bytes.load(Relaxed);
+        let has_room = store.room().is_none_or(|room| room.bytes >= segment_bytes);
+        if self.is_stuck.swap(!has_room, Relaxed) && !has_room {
+            self.distribute(u64::MAX);
+        }
+    }
+
+    /// Cleaning makes room.
+    pub(super) fn note_cleaning(&self) {
+        self.is_stuck.store(false, Relaxed);
     }
 
     fn refill(&self, store: &dyn Store, journal_bytes: u64) {
@@ -114,12 +130,17 @@ impl WriteBudgets {
         let reclaimed = reclaimed_bytes.saturating_sub(refill.reclaimed_bytes);
         refill.reclaimed_bytes = refill.reclaimed_bytes.max(reclaimed_bytes);
         let given: i64 = self.budgets.iter().map(|budget| budget.left_bytes.load(Relaxed).max(0)).sum();
-        let room = bytes.saturating_sub(journal_bytes).saturating_sub(given as u64);
-        // Where there is more to reclaim than was written, as after a large flush, half of it may be written: the debt
-        // falls, and all go on. What was reclaimed while nobody asked says nothing.
-        let recent = if since.is_some_and(|since| since < RECENT) { reclaimed / 2 } else { 0 };
-        self.distribute(room.max(recent).min(of_journal));
-        if room < FULL_BYTES_MAX
+        let segment_bytes = self.segment_bytes.load(Relaxed);
+        // The batch that is being appended is in the journal no more, and not on the disk.
+        let batch_bytes = (segment_bytes / 4).min(JOURNAL_BYTES_MAX as i64);
+        let room = bytes - batch_bytes - journal_bytes as i64 - given;
+        // With far more to reclaim than was written, as after a large flush, half of what is reclaimed may be written:
+        // the debt falls, and all go on. What was reclaimed while nobody asked says nothing.
+        let is_far_behind = bytes < -segment_bytes && since.is_some_and(|since| since < RECENT);
+        let grant = if is_far_behind { reclaimed / 2 } else { room.max(0) as u64 };
+        self.distribute(grant.min(of_journal));
+        // There is something to clean.
+        if bytes < 2 * segment_bytes
             && let Some(cleaner) = self.cleaner.get()
         {
             cleaner.unpark();
@@ -164,7 +185,7 @@ mod tests {
     #[test]
     fn who_writes_little_is_filled_first() {
         let budgets = WriteBudgets::default();
-        budgets.open(&[0, 1, 2], 3 << 20);
+        budgets.open(&[0, 1, 2], 6 << 20);
         let full = 1 << 20;
         assert_eq!(left(&budgets), [full, full, full, 0]);
         for (number, spent) in [(0, 100), (1, 3 << 20), (2, 2 << 20)] {
@@ -172,7 +193,7 @@ mod tests {
         }
         budgets.distribute(2_100);
         assert_eq!(left(&budgets), [full, 1_000 - 2 * full, 1_000 - full, 0]);
-        budgets.fill();
+        budgets.distribute(u64::MAX);
         assert_eq!(left(&budgets), [full, full, full, 0]);
     }
 

@@ -170,13 +170,16 @@ fn excess_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> i64 {
     let liveness = Liveness::of(store, segments, store.now_unix_secs.load(Relaxed));
     let (mut disk_bytes, mut live_bytes) = (0, 0.0);
     for segment in segments {
-        if liveness.can_go(segment) {
-            disk_bytes += segment.file_bytes.load(Relaxed);
-            live_bytes += liveness.live_bytes(segment);
-        } else if !segment.sealed.load(Relaxed) {
+        if !segment.sealed.load(Relaxed) {
             let is_log = segment.stream == Stream::Log;
             disk_bytes += if is_log { &segment.data_bytes } else { &segment.file_bytes }.load(Relaxed);
             live_bytes += segment.live_bytes() as f64;
+        } else if segment.retired.load(Relaxed) {
+            // Its file is about to go.
+            disk_bytes += segment.file_bytes.load(Relaxed);
+        } else if liveness.can_go(segment) {
+            disk_bytes += segment.file_bytes.load(Relaxed);
+            live_bytes += liveness.live_bytes(segment);
         }
     }
     disk_bytes as i64 - (live_bytes * 1.5) as i64 - 4 * store.options.segment_bytes as i64
@@ -193,7 +196,7 @@ pub(super) fn room(store: &LogStore) -> Room {
     let excess_bytes = excess_bytes(store, &store.segments.all());
     let removed_bytes = store.counters.removed_bytes.load(Relaxed);
     Room {
-        bytes: (store.options.segment_bytes as i64 - excess_bytes).max(0) as u64,
+        bytes: store.options.segment_bytes as i64 - excess_bytes,
         reclaimed_bytes: removed_bytes.saturating_sub(store.counters.cleaned_bytes.load(Relaxed)),
     }
 }
