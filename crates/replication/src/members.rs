@@ -32,6 +32,8 @@ const HEARD_MICROS: u64 = 60_000_000;
 pub struct Cursor {
     /// Of the log; 0: none. A log gets a new one when it is created, and when it is restored from a backup.
     pub incarnation: u64,
+    /// The run of the log's site that said so: see [`Lineage`](crate::lineage::Lineage); 0: it was not known then.
+    pub run: u64,
     /// All up to it is known.
     pub sequence: u64,
 }
@@ -84,6 +86,8 @@ pub struct Position {
     pub cursor: Cursor,
     /// Its last beat in that.
     pub beat: Beat,
+    /// How much of this site's log it has said to have, durably, when this was written.
+    pub confirmed: u64,
 }
 
 impl Position {
@@ -91,7 +95,7 @@ impl Position {
     /// to be out now, and now it is this site that needs a copy.
     pub fn restored(self) -> Self {
         let standing = if self.standing == Standing::Removed { Standing::Removed } else { Standing::In };
-        Self { standing, ..self }
+        Self { standing, confirmed: 0, ..self }
     }
 
     /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
@@ -187,7 +191,19 @@ impl Members {
         if is_let_in {
             member.heard_micros = now_micros;
         }
+        if position.incarnation != member.position.incarnation {
+            member.confirmed = 0;
+        }
+        member.confirmed = member.confirmed.max(position.confirmed);
         member.position = position;
+    }
+
+    /// The own log goes on as another one: nobody has anything of it.
+    pub fn begin_anew(&mut self) {
+        for member in self.others.values_mut() {
+            (member.confirmed, member.copy) = (0, None);
+            member.position = member.position.restored();
+        }
     }
 
     /// This site was put out by another one, or has just been let in again: it has not heard the others for as long as
@@ -216,11 +232,19 @@ impl Members {
         self.beat = beat;
     }
 
-    /// A site has all of our log up to here, durably.
-    pub fn note_confirmed(&mut self, site: u8, sequence: u64) {
-        if let Some(member) = self.others.get_mut(&site) {
+    /// A site, whose log has this incarnation, has all of our log up to here, durably.
+    pub fn note_confirmed(&mut self, site: u8, incarnation: u64, sequence: u64) {
+        let member = self.others.get_mut(&site);
+        if let Some(member) = member.filter(|member| member.position.incarnation == incarnation) {
             member.confirmed = member.confirmed.max(sequence);
         }
+    }
+
+    /// A position as it is to be kept: with what its site has confirmed by now.
+    pub fn with_confirmed(&self, position: Position) -> Position {
+        let member = self.others.get(&position.site);
+        let member = member.filter(|member| member.position.incarnation == position.incarnation);
+        Position { confirmed: member.map_or(0, |member| member.confirmed), ..position }
     }
 
     /// How far another site has this one's log.
@@ -276,7 +300,7 @@ impl Members {
         Beat { clock, stable, horizon: horizon.max(self.beat.horizon) }
     }
 
-    /// Up to this sequence every site that counts has the own log, durably. Known anew after each start.
+    /// Up to this sequence every site that counts has the own log, durably.
     pub fn confirmed(&self) -> u64 {
         self.counted().map(|member| member.confirmed).min().unwrap_or(u64::MAX)
     }
@@ -303,7 +327,9 @@ impl Members {
     /// A site introduces itself with the incarnation of its log. The position to append if that changes what it is to
     /// us: it was restored from a backup, so it may have what everybody has forgotten, and is out.
     pub fn introduced(&self, site: u8, incarnation: u64) -> Option<Position> {
-        let position = self.position(site)?;
+        let known = self.position(site)?;
+        // What its log had before it was another one, it may not have now.
+        let position = Position { confirmed: 0, ..known };
         match position.incarnation {
             // Only an operator lets it in again.
             _ if position.standing == Standing::Removed => None,

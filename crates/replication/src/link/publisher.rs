@@ -8,14 +8,14 @@ mod phase;
 use std::sync::Arc;
 
 use super::channel::{Channel, End};
-use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
+use super::{Closed, Now, Peer, Settings, closed, other_protocol, same_number, told_by_peer, unexpected};
 use crate::compare::Answering;
 use crate::members::CopyExtent;
 use crate::wire::{
     Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, SENTENCE_BYTES_MAX, Side,
 };
 pub use action::{CopyRead, CopyStart, LogRead, PublisherAction};
-pub use admission::{Admission, LogExtent, admit};
+pub use admission::{Admission, LogExtent, Subscription, admit};
 use phase::{Copying, Flight, Phase, Stream};
 
 /// Serves one subscriber.
@@ -40,8 +40,8 @@ impl Publisher {
     /// For a connection that was just accepted. `nonce`: random bytes that were never used. `durable`: the last durable
     /// sequence of the own log.
     pub fn new(settings: Arc<Settings>, nonce: [u8; 32], durable: u64, now: Now) -> Self {
-        let challenge =
-            Challenge { protocol: PROTOCOL, site: settings.site, incarnation: settings.incarnation, nonce };
+        let Settings { site, incarnation, run, .. } = *settings;
+        let challenge = Challenge { protocol: PROTOCOL, site, incarnation, run, nonce };
         let body_bytes_max = settings.body_bytes_max;
         let mut publisher = Self {
             channel: Channel::new(now),
@@ -131,10 +131,8 @@ impl Publisher {
                     is_reading: false,
                     flight: Flight::default(),
                 });
+                // What the subscriber has up to there may not be durable at it yet: it confirms that later.
                 self.channel.send(&Message::Start { sequence: cursor.sequence });
-                if let Some(Peer { site, .. }) = self.channel.peer {
-                    self.channel.act(PublisherAction::Confirmed { site, sequence: cursor.sequence });
-                }
                 self.pump();
             }
             Admission::Copy(reason) => {
@@ -146,8 +144,12 @@ impl Publisher {
                 let sentence = match refusal {
                     Refusal::UnknownSite => format!("site {site} is not among the configured peers"),
                     Refusal::AheadOfLog => format!(
-                        "site {site} has more of this site's log than there is: the store was replaced by an older \
-                         one without `larder restore`"
+                        "site {site} has more of the log of site {} than is there: its store is an older copy",
+                        self.settings.site
+                    ),
+                    Refusal::OlderCopy => format!(
+                        "site {site} has less of the log of site {} than it had: its store is an older copy",
+                        self.settings.site
                     ),
                     _ => format!("site {site} cannot be served now"),
                 };
@@ -290,12 +292,17 @@ impl Publisher {
             let sentence = "the other site does not know the token: is it of another cluster?";
             return Err(closed(Refusal::Token, sentence));
         }
-        if hello.site == self.settings.site || hello.site == 0 {
-            let sentence = format!("both sites have the number {}: give each its own `--site`", hello.site);
-            return Err(closed(Refusal::SameSite, sentence));
+        if hello.site == 0 || hello.run == 0 {
+            return Err(unexpected());
         }
         let proof = self.settings.token.prove(Role::Publisher, &said);
-        self.channel.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
+        if hello.site == self.settings.site {
+            // Both have to know that, and that it is true.
+            self.channel.send(&Message::Welcome(proof));
+            return Err(same_number(&self.settings, hello.run));
+        }
+        let Hello { site, incarnation, run, .. } = *hello;
+        self.channel.peer = Some(Peer { site, incarnation, run });
         self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
         self.phase = Phase::Idle;
         self.channel.note_round_trip();
@@ -312,7 +319,7 @@ impl End for Publisher {
     }
 
     fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
-        let Some(Peer { site, incarnation }) = self.channel.peer else {
+        let Some(Peer { site, incarnation, .. }) = self.channel.peer else {
             return match message {
                 Message::Hello(hello, proof) => self.welcome(&hello, &proof),
                 Message::Refused(refusal, sentence) => Err(told_by_peer(refusal, sentence)),
@@ -339,7 +346,7 @@ impl End for Publisher {
                 if applied <= stream.sent && durable <= applied =>
             {
                 stream.flight.land(applied);
-                self.channel.act(PublisherAction::Confirmed { site, sequence: durable });
+                self.channel.act(PublisherAction::Confirmed { site, incarnation, sequence: durable });
                 self.pump();
             }
             (Message::Compare(ask), Phase::Streaming(_)) => self.receive_ask(&ask)?,
@@ -356,7 +363,7 @@ impl End for Publisher {
                 let sequence = copy.start;
                 self.phase = Phase::Idle;
                 self.channel.act(PublisherAction::CopyTaken { site });
-                self.channel.act(PublisherAction::Confirmed { site, sequence });
+                self.channel.act(PublisherAction::Confirmed { site, incarnation, sequence });
             }
             _ => return Err(unexpected()),
         }
