@@ -86,8 +86,8 @@ pub struct Position {
     pub cursor: Cursor,
     /// Its last beat in that.
     pub beat: Beat,
-    /// How much of this site's log it has said to have, durably, when this was written.
-    pub confirmed: u64,
+    /// How much of this site's log it had, durably, when this was written.
+    pub confirmed: Cursor,
 }
 
 impl Position {
@@ -95,7 +95,7 @@ impl Position {
     /// to be out now, and now it is this site that needs a copy.
     pub fn restored(self) -> Self {
         let standing = if self.standing == Standing::Removed { Standing::Removed } else { Standing::In };
-        Self { standing, confirmed: 0, ..self }
+        Self { standing, ..self }
     }
 
     /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
@@ -127,7 +127,7 @@ struct Member {
     /// Something did arrive.
     is_heard: bool,
     /// What it has of our log, durably.
-    confirmed: u64,
+    confirmed: Cursor,
     /// The copy that it takes, or has begun to take.
     copy: Option<CopyExtent>,
 }
@@ -180,7 +180,7 @@ impl Members {
             position: Position { site: position.site, ..Position::default() },
             heard_micros: now_micros,
             is_heard: false,
-            confirmed: 0,
+            confirmed: Cursor::default(),
             copy: None,
         });
         if position.standing != member.position.standing {
@@ -192,18 +192,13 @@ impl Members {
             member.heard_micros = now_micros;
         }
         if position.incarnation != member.position.incarnation {
-            member.confirmed = 0;
+            member.confirmed = Cursor::default();
         }
-        member.confirmed = member.confirmed.max(position.confirmed);
+        // Of what is known since the start, none is older.
+        if member.confirmed == Cursor::default() {
+            member.confirmed = position.confirmed;
+        }
         member.position = position;
-    }
-
-    /// The own log goes on as another one: nobody has anything of it.
-    pub fn begin_anew(&mut self) {
-        for member in self.others.values_mut() {
-            (member.confirmed, member.copy) = (0, None);
-            member.position = member.position.restored();
-        }
     }
 
     /// This site was put out by another one, or has just been let in again: it has not heard the others for as long as
@@ -233,10 +228,13 @@ impl Members {
     }
 
     /// A site, whose log has this incarnation, has all of our log up to here, durably.
-    pub fn note_confirmed(&mut self, site: u8, incarnation: u64, sequence: u64) {
+    pub fn note_confirmed(&mut self, site: u8, incarnation: u64, cursor: Cursor) {
         let member = self.others.get_mut(&site);
-        if let Some(member) = member.filter(|member| member.position.incarnation == incarnation) {
-            member.confirmed = member.confirmed.max(sequence);
+        if let Some(member) = member.filter(|member| member.position.incarnation == incarnation)
+            && (cursor.incarnation != member.confirmed.incarnation
+                || cursor.sequence > member.confirmed.sequence)
+        {
+            member.confirmed = cursor;
         }
     }
 
@@ -244,12 +242,12 @@ impl Members {
     pub fn with_confirmed(&self, position: Position) -> Position {
         let member = self.others.get(&position.site);
         let member = member.filter(|member| member.position.incarnation == position.incarnation);
-        Position { confirmed: member.map_or(0, |member| member.confirmed), ..position }
+        Position { confirmed: member.map_or_else(Cursor::default, |member| member.confirmed), ..position }
     }
 
     /// How far another site has this one's log.
-    pub fn confirmed_by(&self, site: u8) -> u64 {
-        self.others.get(&site).map_or(0, |member| member.confirmed)
+    pub fn confirmed_by(&self, site: u8) -> Cursor {
+        self.others.get(&site).map_or_else(Cursor::default, |member| member.confirmed)
     }
 
     /// The number of this site.
@@ -302,7 +300,7 @@ impl Members {
 
     /// Up to this sequence every site that counts has the own log, durably.
     pub fn confirmed(&self) -> u64 {
-        self.counted().map(|member| member.confirmed).min().unwrap_or(u64::MAX)
+        self.counted().map(|member| member.confirmed.sequence).min().unwrap_or(u64::MAX)
     }
 
     /// The sites that have to be put out now: silent for longer than the bound, while this site hears a majority, or
@@ -329,7 +327,7 @@ impl Members {
     pub fn introduced(&self, site: u8, incarnation: u64) -> Option<Position> {
         let known = self.position(site)?;
         // What its log had before it was another one, it may not have now.
-        let position = Position { confirmed: 0, ..known };
+        let position = Position { confirmed: Cursor::default(), ..known };
         match position.incarnation {
             // Only an operator lets it in again.
             _ if position.standing == Standing::Removed => None,

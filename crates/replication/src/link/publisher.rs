@@ -68,7 +68,12 @@ impl Publisher {
         self.channel.peer.map(|peer| peer.site)
     }
 
-    /// The same, of a subscriber that pulls the log.
+    /// The same, with its [run](crate::link::Settings::run).
+    pub fn peer_run(&self) -> Option<(u8, u64)> {
+        self.channel.peer.map(|peer| (peer.site, peer.run))
+    }
+
+    /// The site, of a subscriber that pulls the log.
     pub fn puller(&self) -> Option<u8> {
         let is_pulling = !matches!(self.phase, Phase::Handshake | Phase::Idle | Phase::Aside);
         self.peer().filter(|_| is_pulling)
@@ -247,6 +252,11 @@ impl Publisher {
     /// This side ends the connection.
     pub fn stop(&mut self) {
         self.leave();
+    }
+
+    /// The same, for another reason.
+    pub fn refuse(&mut self, refusal: Refusal, sentence: &str) {
+        self.end(closed(refusal, sentence));
     }
 
     /// Sends and reads what may be sent and read.

@@ -90,6 +90,11 @@ impl Subscriber {
         self.channel.peer.map(|peer| peer.site)
     }
 
+    /// The same, with its [run](crate::link::Settings::run).
+    pub fn peer_run(&self) -> Option<(u8, u64)> {
+        self.channel.peer.map(|peer| (peer.site, peer.run))
+    }
+
     /// True after the last action.
     pub fn is_closed(&self) -> bool {
         self.channel.is_closed
@@ -196,6 +201,11 @@ impl Subscriber {
     /// This side ends the connection.
     pub fn stop(&mut self) {
         self.leave();
+    }
+
+    /// The same, for another reason.
+    pub fn refuse(&mut self, refusal: Refusal, sentence: &str) {
+        self.end(closed(refusal, sentence));
     }
 
     fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {

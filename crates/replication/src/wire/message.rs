@@ -187,6 +187,16 @@ pub enum Refusal {
     OlderCopy,
 }
 
+impl Refusal {
+    /// How many there are.
+    pub const COUNT: usize = 10;
+
+    /// Whoever runs the sites has to see to it: it does not pass by itself.
+    pub fn stays(self) -> bool {
+        !matches!(self, Self::Violation | Self::TimedOut | Self::Unavailable)
+    }
+}
+
 impl Hello {
     pub(crate) fn encode_said(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(MAGIC);
@@ -410,7 +420,7 @@ fn decode_position(rest: &mut Reader<'_>) -> Option<Position> {
         incarnation: 0,
         cursor: decode_cursor(rest)?,
         beat: Beat { clock: rest.u64()?, stable: rest.u64()?, horizon: rest.u64()? },
-        confirmed: 0,
+        confirmed: Cursor::default(),
     })
 }
 

@@ -69,7 +69,10 @@ impl Cluster<'_, '_> {
                     self.publisher(index)?.copy_read(read);
                 }
                 PublisherAction::Confirmed { site, incarnation, sequence } => {
-                    self.site(sender).members.note_confirmed(site, incarnation, sequence);
+                    let of_log = self.site(sender);
+                    let (own, run) = (of_log.settings.incarnation, of_log.settings.run);
+                    let cursor = Cursor { incarnation: own, run, sequence };
+                    of_log.members.note_confirmed(site, incarnation, cursor);
                 }
                 PublisherAction::CopyTaken { site } => {
                     if let Some(position) = self.site(sender).members.joined(site) {

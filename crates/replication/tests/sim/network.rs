@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use larder_replication::link::{Batch, CopyPiece, Publisher, Subscriber};
+use larder_replication::members::Cursor;
 
 /// A connection, from the site that pulls to the one that sends its log.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(crate) struct Connection {
     pub(crate) incarnation: u64,
     pub(crate) run: u64,
     /// What the puller had confirmed of the sender's log when it connected.
-    pub(crate) confirmed: u64,
+    pub(crate) confirmed: Cursor,
     /// `None`: this end is closed.
     pub(crate) subscriber: Option<Subscriber>,
     pub(crate) publisher: Option<Publisher>,

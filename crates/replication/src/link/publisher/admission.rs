@@ -35,7 +35,7 @@ pub struct Subscription {
     pub cursor: Cursor,
     /// How much of the log it had confirmed when it connected. It may have said where it is long ago, and have
     /// confirmed more over another connection since.
-    pub confirmed: u64,
+    pub confirmed: Cursor,
 }
 
 /// Whether a site gets the log from its cursor on. Refused as `AheadOfLog`, this site's store is an older copy; as
@@ -44,8 +44,10 @@ pub struct Subscription {
 pub fn admit(members: &Members, asked: Subscription, log: LogExtent, lineage: &Lineage) -> Admission {
     let Subscription { site, cursor, confirmed } = asked;
     let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
-    let confirmed = confirmed.min(members.confirmed_by(site));
     let is_of_log = cursor.incarnation == log.incarnation;
+    let is_behind = |confirmed: Cursor| {
+        confirmed.incarnation == log.incarnation && (!is_of_log || cursor.sequence < confirmed.sequence)
+    };
     if position.standing == Standing::Removed {
         Admission::Refused(Refusal::UnknownSite)
     } else if is_of_log && !lineage.has(cursor, log.durable) {
@@ -55,7 +57,7 @@ pub fn admit(members: &Members, asked: Subscription, log: LogExtent, lineage: &L
         Admission::Copy(CopyReason::Silent)
     } else if position.standing != Standing::In {
         Admission::Copy(CopyReason::Restored)
-    } else if confirmed > 0 && (!is_of_log || cursor.sequence < confirmed) {
+    } else if is_behind(confirmed) && is_behind(members.confirmed_by(site)) {
         Admission::Refused(Refusal::OlderCopy)
     } else if !is_of_log {
         Admission::Copy(CopyReason::OtherIncarnation)

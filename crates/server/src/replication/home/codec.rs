@@ -287,7 +287,7 @@ impl HomeReply {
 }
 
 /// What a home may answer; the first stands for all others. New ones come last.
-const ERRORS: [Error; 17] = [
+const ERRORS: [Error; 19] = [
     Error::StoreFailed,
     Error::HomeAway,
     Error::NonNumeric,
@@ -305,6 +305,8 @@ const ERRORS: [Error; 17] = [
     Error::NewSite,
     Error::Maintenance,
     Error::HomeBusy,
+    Error::OutdatedSite,
+    Error::SameSite,
 ];
 
 #[cfg(test)]
