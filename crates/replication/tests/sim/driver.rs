@@ -105,6 +105,9 @@ impl Cluster<'_, '_> {
                 SubscriberAction::Send(bytes) => connection.to_sender.push_back(bytes),
                 SubscriberAction::Connected { site, incarnation, run } => {
                     (connection.incarnation, connection.run) = (incarnation, run);
+                    if let Some(position) = self.site(puller).members.introduced(site, incarnation) {
+                        self.keep(puller, position);
+                    }
                     let position = self.site(puller).live.positions.get(&site).copied();
                     let cursor = position.map(|position| position.cursor);
                     let subscriber = self.subscriber(index)?;

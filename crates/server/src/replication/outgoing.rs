@@ -43,6 +43,15 @@ impl<'s> Outgoing<'s> {
     /// Passes on what has come until then, and that time has passed; sends what the socket takes, from the front of
     /// `output`. True: something has come. Errors: also if the peer has closed the connection.
     pub(super) fn hear(&mut self, output: &mut VecDeque<u8>, until: Until) -> io::Result<bool> {
+        // Who is known by now was met by the caller.
+        let was_met_last = |(site, run)| self.site.was_met_last(site, run);
+        if self.peer.is_over(self.site)
+            || !self.site.is_current(&self.settings)
+            || !self.subscriber.peer_run().is_none_or(was_met_last)
+        {
+            self.subscriber.stop();
+            return Ok(false);
+        }
         let timeout = until.timeout.min(self.site.time_until(self.subscriber.deadline_micros()));
         let until = Until { timeout, ..until };
         let heard = self.stream.exchange(output, &mut self.input, &self.waiter, until)?;
@@ -51,11 +60,7 @@ impl<'s> Outgoing<'s> {
             Some(count) => self.subscriber.receive(&self.input[..count], self.site.now()),
             None => {}
         }
-        let was_met_last = |(site, run)| self.site.was_met_last(site, run);
-        if self.peer.is_over(self.site)
-            || !self.site.is_current(&self.settings)
-            || !self.subscriber.peer_run().is_none_or(was_met_last)
-        {
+        if self.peer.is_over(self.site) {
             self.subscriber.stop();
         }
         self.subscriber.tick(self.site.now());

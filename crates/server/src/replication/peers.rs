@@ -103,7 +103,7 @@ impl<'p> PeerAddress<'p> {
             let error = format!("--peers-file has site {} there, and it is site {number}", self.number);
             return Err(Refused(error).into());
         }
-        let met = site.meet(number, run, self.address, began_micros);
+        let met = site.meet(number, run, (self.address, true), began_micros);
         if let Err(two) = &met {
             subscriber.refuse(Refusal::SameSite, two);
         }

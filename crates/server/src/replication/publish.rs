@@ -44,9 +44,6 @@ fn serve(
     let mut served = Served { shared, site, settings, address, confirmed, registered: None, body_bytes: 0 };
     let mut input = vec![0; INPUT_BYTES];
     loop {
-        if is_over(&publisher, &served.settings, site) {
-            publisher.stop();
-        }
         // Read before what it is about: then what becomes durable meanwhile ends the wait at once.
         let durable = site.journal.durable();
         publisher.durable(site.store.durable_sequence());
@@ -56,6 +53,9 @@ fn serve(
         {
             proven();
             served.meet(&mut publisher, began_micros);
+        }
+        if is_over(&publisher, &served.settings, site) {
+            publisher.stop();
         }
         while let Some(action) = publisher.next_action() {
             if let PublisherAction::Side(side, body) = action {
@@ -106,7 +106,7 @@ impl Served<'_> {
     /// Both sites know the token. The connection ends if there are two servers of the other one's number.
     fn meet(&self, publisher: &mut Publisher, began_micros: u64) {
         let Some((number, run)) = publisher.peer_run() else { return };
-        if let Err(two) = self.site.meet(number, run, &self.address, began_micros) {
+        if let Err(two) = self.site.meet(number, run, (&self.address, false), began_micros) {
             publisher.refuse(Refusal::SameSite, &two);
         }
     }

@@ -45,6 +45,8 @@ pub struct Site {
     /// The store is known to be an older copy, and the site has had no copy of another one since: it takes no changes.
     is_outdated: AtomicBool,
     why_outdated: Mutex<String>,
+    /// Whoever lets the log go on as another one.
+    renewing: Mutex<()>,
     /// Of other sites.
     servers: Mutex<Servers>,
     /// Another server has this one's number, as far as is known until then; 0: none has. It takes no changes.
@@ -162,6 +164,7 @@ impl Site {
             runs: Mutex::new(Runs { lineage, noted: 0 }),
             is_outdated: AtomicBool::new(!why_outdated.is_empty()),
             why_outdated: Mutex::new(why_outdated),
+            renewing: Mutex::default(),
             servers: Mutex::default(),
             twin_until_micros: AtomicU64::new(0),
             twin: Mutex::default(),

@@ -28,6 +28,8 @@ use crate::shared::Shared;
 pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
     let address = peer.address;
     let (mut comparer, refusals) = (Comparer::new(address, shared, site), Rarely::default());
+    // A site that has just been added, here or there, may be refused for a moment.
+    let mut refused_since = None;
     keep_connected(peer, site, || {
         let mut pull = Pull {
             at: peer,
@@ -55,13 +57,19 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
             }
             std::mem::take(&mut figures.is_connected)
         });
+        if has_applied {
+            refused_since = None;
+        }
         if was_connected {
             pull.tell(SiteState::Lost);
         }
         if let Err(error) = ended
             && !site.is_stopping()
         {
-            if !Refused::is(&error) {
+            let now_micros = site.now().micros;
+            let stays = Refused::is(&error)
+                && now_micros - *refused_since.get_or_insert(now_micros) >= REFUSED_MICROS_MIN;
+            if !stays {
                 tracing::info!(address, "the connection to the peer ends: {error}");
             } else if let Some(times) = refusals.happened(shared.clock.now().secs) {
                 tracing::error!(address, times, "the peer cannot be pulled from: {error}");
@@ -70,6 +78,9 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
         has_applied
     });
 }
+
+/// Who is refused for so long is refused for good, as far as anybody knows.
+const REFUSED_MICROS_MIN: u64 = 2_000_000;
 
 /// A connection to a peer.
 struct Pull<'p, 's, 'c> {
@@ -175,6 +186,8 @@ impl Pull<'_, '_, '_> {
                     // It holds the horizon before it has anything of us.
                     self.site.keep_standing_durably(position)?;
                 }
+                // A site that was restored may be pulled from before it has pulled itself: nobody listens to it yet.
+                site.change_standing_durably(peer, |members| members.introduced(peer, incarnation))?;
                 self.subscribed = site.live(peer).map(|position| position.cursor).unwrap_or_default();
                 subscriber.subscribe(self.subscribed);
             }

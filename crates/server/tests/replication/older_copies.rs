@@ -91,7 +91,7 @@ fn an_older_copy_is_found_once_its_log_is_long_enough_again() {
         let (mut cluster, keys) = aged(later);
         let known = cluster.stat(0, "2:cursor");
         if is_down {
-            cluster.take_servers().into_iter().for_each(|server| drop(server.kill().expect("it runs")));
+            cluster.take_servers().into_iter().for_each(|server| server.kill().expect("it runs"));
             age(&cluster);
             let two = cluster.start_site(1);
             let mut client = Client::of(&two);
@@ -144,7 +144,9 @@ fn a_site_with_an_older_copy_takes_no_changes_until_it_has_another() {
 #[test]
 fn of_two_older_copies_both_are_found() {
     let (mut cluster, keys) = aged(200);
-    cluster.take_servers().into_iter().for_each(|server| drop(server.stop().expect("it runs")));
+    for server in cluster.take_servers() {
+        server.stop().expect("it runs");
+    }
     copy_directory(&cluster.store(0), &cluster.folder().file("copy0"));
     let servers = (0..2).map(|site| cluster.start_site(site)).collect();
     cluster.put_servers(servers);
@@ -152,7 +154,7 @@ fn of_two_older_copies_both_are_found() {
     set(&mut one, &keys[600..650], "one");
     set(&mut two, &keys[650..700], "two");
     converge(&mut one, &mut two, &keys);
-    cluster.take_servers().into_iter().for_each(|server| drop(server.kill().expect("it runs")));
+    cluster.take_servers().into_iter().for_each(|server| server.kill().expect("it runs"));
     copy_directory(&cluster.folder().file("copy0"), &cluster.store(0));
     age(&cluster);
     let servers = (0..2).map(|site| cluster.start_site(site)).collect();

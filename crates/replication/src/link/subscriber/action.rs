@@ -11,7 +11,8 @@ use crate::wire::{CopyReason, Side};
 pub enum SubscriberAction {
     /// Send these bytes.
     Send(Vec<u8>),
-    /// Both sides know the token. Answer: [`Subscriber::subscribe`](super::Subscriber::subscribe), or
+    /// Both sides know the token. Make [`Members::introduced`](crate::members::Members::introduced) durable, if it says
+    /// something. Answer: [`Subscriber::subscribe`](super::Subscriber::subscribe), or
     /// [`Subscriber::say`](super::Subscriber::say).
     Connected {
         /// The publisher's site.

@@ -61,15 +61,17 @@ impl Site {
     /// Another site has found that this store is an older copy, over a connection with these settings: the site takes
     /// no changes from here on, and its log goes on as another one. So the others know that it needs a copy.
     pub(in crate::replication) fn become_outdated(&self, settings: &Arc<link::Settings>, why: &str) {
-        let mut why_outdated = lock(&self.why_outdated);
+        // One at a time. Who asks why does not wait for the disk.
+        let _renewing = lock(&self.renewing);
         if !self.is_current(settings) {
             return;
         }
-        self.is_outdated.store(true, Relaxed);
-        tracing::error!(
-            "this store is an older copy: the site takes no changes before it has a copy of another site: {why}"
-        );
-        why.clone_into(&mut why_outdated);
+        if !self.is_outdated.swap(true, Relaxed) {
+            tracing::error!(
+                "this store is an older copy: the site takes no changes before it has a copy of another site: {why}"
+            );
+        }
+        why.clone_into(&mut lock(&self.why_outdated));
         // What is not noted is found again by the next connection.
         if let Err(error) = self.renew_log(settings, why) {
             tracing::error!("the log cannot go on as another one yet: {error}");
@@ -115,7 +117,9 @@ impl Site {
     /// A peer lets this site pull its log, over a connection with these settings: it has a copy, if it needed one.
     pub(in crate::replication) fn end_being_outdated(&self, settings: &Arc<link::Settings>) {
         let mut why_outdated = lock(&self.why_outdated);
-        let is_renewed = self.store_renewed().is_some_and(|known| known.incarnation == settings.incarnation);
+        let is_this =
+            |known: note::Renewed| known.incarnation == settings.incarnation && !known.why.is_empty();
+        let is_renewed = self.store_renewed().is_some_and(is_this);
         if why_outdated.is_empty() || !is_renewed || !self.is_current(settings) {
             return;
         }

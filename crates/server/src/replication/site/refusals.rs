@@ -22,7 +22,10 @@ impl Site {
         if closed.refusal == Refusal::SameSite && closed.by_peer == peer.is_some() {
             self.note_twin(&format!("{closed} (told at {address})"));
         }
-        if !closed.refusal.stays() {
+        // An address of which nobody has answered yet may be that site's.
+        let may_be_known_soon = closed.refusal == Refusal::UnknownSite
+            && (closed.by_peer || self.peers().values().any(|peer| peer.site == 0));
+        if !closed.refusal.stays() || may_be_known_soon {
             tracing::info!(address, site = peer, "a peer's connection ends: {closed}");
         } else if let Some(times) = self.refusals[closed.refusal as usize].happened(shared.clock.now().secs) {
             let by =

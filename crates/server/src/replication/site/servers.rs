@@ -24,8 +24,9 @@ struct Met {
 
 struct Server {
     run: u64,
-    /// Its address, as somebody who looks for it knows it.
     address: String,
+    /// The address is where it listens, and not one that it has connected from.
+    listens: bool,
     since_micros: u64,
     met_micros: u64,
 }
@@ -36,7 +37,7 @@ impl Servers {
         &mut self,
         number: u8,
         run: u64,
-        address: &str,
+        (address, listens): (&str, bool),
         connected_micros: u64,
         now_micros: u64,
     ) -> Result<(), String> {
@@ -51,8 +52,13 @@ impl Servers {
         }
         let mut server = match known {
             Some(known) => met.servers.remove(known),
-            None => Server { run, address: address.to_owned(), since_micros: now_micros, met_micros: 0 },
+            None => {
+                Server { run, address: address.to_owned(), listens, since_micros: now_micros, met_micros: 0 }
+            }
         };
+        if listens && !server.listens {
+            (server.address, server.listens) = (address.to_owned(), true);
+        }
         server.met_micros = now_micros;
         met.servers.push(server);
         met.servers.retain(|server| now_micros - server.met_micros < FRESH_MICROS);
@@ -72,13 +78,13 @@ impl Servers {
 }
 
 impl Site {
-    /// Meets the server of another site at an address, over a connection that was made then. Errors: there are two of
-    /// its number. Both are to be told so.
+    /// Meets the server of another site at an address, where it listens or from which it has connected, over a connection
+    /// that was made then. Errors: there are two of its number. Both are to be told so.
     pub(in crate::replication) fn meet(
         &self,
         number: u8,
         run: u64,
-        address: &str,
+        address: (&str, bool),
         connected_micros: u64,
     ) -> Result<(), String> {
         lock(&self.servers).meet(number, run, address, connected_micros, self.now().micros)
@@ -134,7 +140,7 @@ mod tests {
     #[test]
     fn a_server_that_is_started_again_is_no_second_one() {
         let mut servers = Servers::default();
-        let mut meet = |run, connected, now| servers.meet(1, run, "a:1", connected * SEC, now * SEC);
+        let mut meet = |run, connected, now| servers.meet(1, run, ("a:1", true), connected * SEC, now * SEC);
         for (run, connected, now) in [(7, 1, 1), (7, 2, 2), (8, 5, 5), (8, 6, 6)] {
             assert_eq!(meet(run, connected, now), Ok(()));
         }
@@ -145,7 +151,7 @@ mod tests {
     #[test]
     fn two_servers_with_one_number_are_named_until_one_is_gone() {
         let mut servers = Servers::default();
-        let mut meet = |run, address, secs| servers.meet(1, run, address, secs * SEC, secs * SEC + 1);
+        let mut meet = |run, address, secs| servers.meet(1, run, (address, true), secs * SEC, secs * SEC + 1);
         let both = "two servers have the number 1, at a:1 and b:1: give each its own `--site`".to_owned();
         assert_eq!((meet(7, "a:1", 1), meet(8, "b:1", 2)), (Ok(()), Ok(())));
         for secs in [5, 15, 55] {
