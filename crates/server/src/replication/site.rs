@@ -107,7 +107,7 @@ impl Site {
         let (journal, store) = (Arc::clone(&persistence.journal), Arc::clone(store));
         let renewed = store.note(note::RENEWED).and_then(|bytes| note::decode_renewed(&bytes));
         let renewed = renewed.filter(|renewed| renewed.of == store.incarnation());
-        let incarnation = renewed.as_ref().map_or(store.incarnation(), |renewed| renewed.incarnation);
+        let incarnation = renewed.as_ref().map_or_else(|| store.incarnation(), |renewed| renewed.incarnation);
         let unsupported = |error: larder_store::Error| io::Error::other(format!("--site: {error}"));
         let store_is_new = store.note(note::READY).is_none();
         let beat = store.note(note::BEAT).and_then(|bytes| note::decode_beat(&bytes)).unwrap_or_default();
