@@ -235,6 +235,8 @@ mod tests {
             Error::Maintenance,
             Error::NotForUser,
             Error::NewSite,
+            Error::OutdatedSite,
+            Error::SameSite,
             Error::OverDiskQuota,
             Error::StoreFull,
             Error::StoreReadOnly,

@@ -22,8 +22,8 @@ not, and standard error says which, and why.
 With --wait it looks again until all is well, and each site has what the others had changed when it began: after that \
 nothing is lost if a server that takes no changes (larder read-only on) is stopped. All sites have to be named then.
 
-Columns: LAG is how old the newest change is that was applied of the site (idle sites beat once a second); BEHIND what \
-it has not confirmed of the server's log, in entries; KEPT the files of the log that are kept for it; CONFLICTS the \
+Columns: LAG is how long the last change or beat of the site took to be applied here, by the clocks of both, or how old \
+it is if none has come for a while (idle sites beat once a second); BEHIND how many changes it has not confirmed; KEPT the files of the log that are kept for it; CONFLICTS the \
 concurrent changes of which one was lost. docs/replication.md explains them.";
 
 /// Show servers that hold the same data (--site), as each of them sees the others

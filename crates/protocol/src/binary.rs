@@ -475,6 +475,8 @@ impl Status {
             | Error::StoreFailed
             | Error::StoreUnreadable
             | Error::NewSite
+            | Error::OutdatedSite
+            | Error::SameSite
             | Error::HomeAway
             | Error::HomeBusy
             | Error::HomeSilent => Self::Internal,

@@ -137,6 +137,10 @@ pub enum Error {
     NotForUser,
     /// A change at a site that is new, and does not know enough of the other sites yet.
     NewSite,
+    /// A change at a site whose store is an older copy of itself, and that has no copy of another site yet.
+    OutdatedSite,
+    /// A change at a site whose number another server has, too.
+    SameSite,
     /// A store of a value in a namespace that has used up its quota of disk.
     OverDiskQuota,
     /// A change for which the disk of the store has no room.
@@ -241,6 +245,10 @@ impl Error {
             Self::Maintenance => "SERVER_ERROR read-only for maintenance",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
             Self::NewSite => "SERVER_ERROR new site takes no changes before it has heard all others",
+            Self::OutdatedSite => {
+                "SERVER_ERROR site has an older copy of its store and waits for a copy of another site"
+            }
+            Self::SameSite => "SERVER_ERROR site takes no changes while another server has its number",
             Self::OverDiskQuota => "SERVER_ERROR namespace is over its disk quota",
             Self::StoreFull => "SERVER_ERROR store is full",
             Self::StoreReadOnly => "SERVER_ERROR store is read-only after a failed write",
@@ -274,6 +282,8 @@ impl Error {
             self,
             Self::ReadOnly
                 | Self::NewSite
+                | Self::OutdatedSite
+                | Self::SameSite
                 | Self::Maintenance
                 | Self::OverDiskQuota
                 | Self::StoreFull

@@ -11,6 +11,7 @@
 //! | [`state`] | what is known of a key, and how two states become one |
 //! | [`flushes`] | which keys were flushed, up to which version |
 //! | [`entry`] | what goes from one site to another, and its bytes |
+//! | [`lineage`] | which positions of the own log others can have |
 //! | [`members`] | how far this site is in the others' logs, and what everybody has |
 //! | [`merge`](mod@merge) | entries of another site and a site's data: the changes to append |
 //! | [`compare`] | what got lost silently: found by digests of ranges of keys, and mended |
@@ -28,6 +29,7 @@ pub mod bytes;
 pub mod compare;
 pub mod entry;
 pub mod flushes;
+pub mod lineage;
 pub mod link;
 pub mod members;
 pub mod merge;

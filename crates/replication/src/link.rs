@@ -10,7 +10,9 @@ mod pace;
 mod publisher;
 mod subscriber;
 
-pub use publisher::{Admission, CopyRead, CopyStart, LogExtent, LogRead, Publisher, PublisherAction, admit};
+pub use publisher::{
+    Admission, CopyRead, CopyStart, LogExtent, LogRead, Publisher, PublisherAction, Subscription, admit,
+};
 pub use subscriber::{Batch, CopyBegun, CopyPiece, Subscriber, SubscriberAction};
 
 use crate::compare::RATE_BYTES_PER_SEC;
@@ -30,6 +32,8 @@ pub struct Settings {
     pub site: u8,
     /// Of its log. Not 0.
     pub incarnation: u64,
+    /// Random, and new with each start. Not 0.
+    pub run: u64,
     /// What all sites of the cluster know.
     pub token: Token,
     /// Prefixes of the keys that it pulls, of at most 250 bytes each. None: all keys.
@@ -46,10 +50,11 @@ pub struct Settings {
 
 impl Settings {
     /// The defaults.
-    pub fn new(site: u8, incarnation: u64, token: Token) -> Self {
+    pub fn new(site: u8, incarnation: u64, run: u64, token: Token) -> Self {
         Self {
             site,
             incarnation,
+            run,
             token,
             prefixes: Vec::new(),
             batch_bytes: 128 << 10,
@@ -91,6 +96,7 @@ impl std::fmt::Display for Closed {
 struct Peer {
     site: u8,
     incarnation: u64,
+    run: u64,
 }
 
 /// A reason to end the connection from here.
@@ -114,6 +120,15 @@ fn unexpected() -> Closed {
         Refusal::Violation,
         "the other site does not follow the protocol: a message comes at the wrong time",
     )
+}
+
+/// Another server has this one's number, or this one has come to itself.
+fn same_number(settings: &Settings, run: u64) -> Closed {
+    let site = settings.site;
+    if run == settings.run {
+        return closed(Refusal::Itself, "the site has connected to itself: its peers are the other sites");
+    }
+    closed(Refusal::SameSite, format!("two servers have the number {site}: give each its own `--site`"))
 }
 
 fn told_by_peer(refusal: Refusal, sentence: &str) -> Closed {

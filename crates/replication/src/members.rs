@@ -32,6 +32,8 @@ const HEARD_MICROS: u64 = 60_000_000;
 pub struct Cursor {
     /// Of the log; 0: none. A log gets a new one when it is created, and when it is restored from a backup.
     pub incarnation: u64,
+    /// The run of the log's site that said so: see [`Lineage`](crate::lineage::Lineage); 0: it was not known then.
+    pub run: u64,
     /// All up to it is known.
     pub sequence: u64,
 }
@@ -84,6 +86,8 @@ pub struct Position {
     pub cursor: Cursor,
     /// Its last beat in that.
     pub beat: Beat,
+    /// How much of this site's log it had, durably, when this was written.
+    pub confirmed: Cursor,
 }
 
 impl Position {
@@ -123,7 +127,7 @@ struct Member {
     /// Something did arrive.
     is_heard: bool,
     /// What it has of our log, durably.
-    confirmed: u64,
+    confirmed: Cursor,
     /// The copy that it takes, or has begun to take.
     copy: Option<CopyExtent>,
 }
@@ -176,7 +180,7 @@ impl Members {
             position: Position { site: position.site, ..Position::default() },
             heard_micros: now_micros,
             is_heard: false,
-            confirmed: 0,
+            confirmed: Cursor::default(),
             copy: None,
         });
         if position.standing != member.position.standing {
@@ -186,6 +190,13 @@ impl Members {
         let is_let_in = !position.standing.is_out() && position.standing != member.position.standing;
         if is_let_in {
             member.heard_micros = now_micros;
+        }
+        if position.incarnation != member.position.incarnation {
+            member.confirmed = Cursor::default();
+        }
+        // Of what is known since the start, none is older.
+        if member.confirmed == Cursor::default() {
+            member.confirmed = position.confirmed;
         }
         member.position = position;
     }
@@ -216,16 +227,27 @@ impl Members {
         self.beat = beat;
     }
 
-    /// A site has all of our log up to here, durably.
-    pub fn note_confirmed(&mut self, site: u8, sequence: u64) {
-        if let Some(member) = self.others.get_mut(&site) {
-            member.confirmed = member.confirmed.max(sequence);
+    /// A site, whose log has this incarnation, has all of our log up to here, durably.
+    pub fn note_confirmed(&mut self, site: u8, incarnation: u64, cursor: Cursor) {
+        let member = self.others.get_mut(&site);
+        if let Some(member) = member.filter(|member| member.position.incarnation == incarnation)
+            && (cursor.incarnation != member.confirmed.incarnation
+                || cursor.sequence > member.confirmed.sequence)
+        {
+            member.confirmed = cursor;
         }
     }
 
+    /// A position as it is to be kept: with what its site has confirmed by now.
+    pub fn with_confirmed(&self, position: Position) -> Position {
+        let member = self.others.get(&position.site);
+        let member = member.filter(|member| member.position.incarnation == position.incarnation);
+        Position { confirmed: member.map_or_else(Cursor::default, |member| member.confirmed), ..position }
+    }
+
     /// How far another site has this one's log.
-    pub fn confirmed_by(&self, site: u8) -> u64 {
-        self.others.get(&site).map_or(0, |member| member.confirmed)
+    pub fn confirmed_by(&self, site: u8) -> Cursor {
+        self.others.get(&site).map_or_else(Cursor::default, |member| member.confirmed)
     }
 
     /// The number of this site.
@@ -276,9 +298,9 @@ impl Members {
         Beat { clock, stable, horizon: horizon.max(self.beat.horizon) }
     }
 
-    /// Up to this sequence every site that counts has the own log, durably. Known anew after each start.
+    /// Up to this sequence every site that counts has the own log, durably.
     pub fn confirmed(&self) -> u64 {
-        self.counted().map(|member| member.confirmed).min().unwrap_or(u64::MAX)
+        self.counted().map(|member| member.confirmed.sequence).min().unwrap_or(u64::MAX)
     }
 
     /// The sites that have to be put out now: silent for longer than the bound, while this site hears a majority, or
@@ -303,7 +325,9 @@ impl Members {
     /// A site introduces itself with the incarnation of its log. The position to append if that changes what it is to
     /// us: it was restored from a backup, so it may have what everybody has forgotten, and is out.
     pub fn introduced(&self, site: u8, incarnation: u64) -> Option<Position> {
-        let position = self.position(site)?;
+        let known = self.position(site)?;
+        // What its log had before it was another one, it may not have now.
+        let position = Position { confirmed: Cursor::default(), ..known };
         match position.incarnation {
             // Only an operator lets it in again.
             _ if position.standing == Standing::Removed => None,

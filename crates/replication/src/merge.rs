@@ -96,14 +96,15 @@ pub enum Fit {
     Next,
     /// All of it is applied already.
     Known,
-    /// Something is missing before it, or it is of another incarnation: the connection is of no use.
+    /// Something is missing before it, or it is of another incarnation or run: the connection is of no use.
     Gap,
 }
 
 impl Batch {
-    /// Whether this batch, of a log of this incarnation, is applied to a site at this cursor.
-    pub fn fit(&self, incarnation: u64, cursor: Cursor) -> Fit {
-        if cursor.incarnation != incarnation || self.from > cursor.sequence {
+    /// Whether this batch, of a log of this incarnation, by this run, is applied to a site at this cursor.
+    pub fn fit(&self, incarnation: u64, run: u64, cursor: Cursor) -> Fit {
+        let is_of_log = (cursor.incarnation, cursor.run) == (incarnation, run);
+        if !is_of_log || self.from > cursor.sequence {
             Fit::Gap
         } else if self.to <= cursor.sequence {
             Fit::Known

@@ -17,7 +17,7 @@ pub use proof::{Proof, Role, Token};
 pub use side::{GAP_PREFIXES_MAX, Gap, RING_SHARDS_MAX, RingCursor, Side};
 
 /// The version of the protocol. Sites that speak another one are refused.
-pub const PROTOCOL: u16 = 1;
+pub const PROTOCOL: u16 = 2;
 
 /// Why what arrived is not this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

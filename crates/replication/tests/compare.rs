@@ -114,7 +114,12 @@ impl Pair {
         let settings = |site| {
             Arc::new(Settings {
                 batch_bytes: 200,
-                ..Settings::new(site, u64::from(site) + 1000, Token::new(*b"the token"))
+                ..Settings::new(
+                    site,
+                    u64::from(site) + 1000,
+                    u64::from(site) + 2000,
+                    Token::new(*b"the token"),
+                )
             })
         };
         Self {
@@ -195,7 +200,7 @@ impl Pair {
                 bytes.chunks(self.piece_bytes).for_each(|piece| self.publisher.receive(piece, now));
             }
             SubscriberAction::Connected { .. } => {
-                self.subscriber.subscribe(Cursor { incarnation: 1001, sequence: 7 });
+                self.subscriber.subscribe(Cursor { incarnation: 1001, run: 2001, sequence: 7 });
             }
             SubscriberAction::Compare(AskingStep::Scan { position, .. }) => {
                 self.subscriber.compare_scanned(scan(ours, &position), now);

@@ -20,7 +20,7 @@ use larder_replication::wire::{
 const NOW: Now = Now { micros: 1_000_000, unix_micros: 1_800_000_000_000_000 };
 
 fn settings(site: u8) -> Settings {
-    Settings::new(site, u64::from(site) + 1000, Token::new(*b"the token"))
+    Settings::new(site, u64::from(site) + 1000, u64::from(site) + 2000, Token::new(*b"the token"))
 }
 
 fn publisher(settings: Settings) -> Publisher {
@@ -111,10 +111,10 @@ impl Link {
     fn start(&mut self) {
         let (_, actions) = self.run(NOW);
         assert!(
-            matches!(actions[..], [SubscriberAction::Connected { site: 1, incarnation: 1001 }]),
+            matches!(actions[..], [SubscriberAction::Connected { site: 1, incarnation: 1001, run: 2001 }]),
             "{actions:?}"
         );
-        let cursor = Cursor { incarnation: 1001, sequence: 7 };
+        let cursor = Cursor { incarnation: 1001, run: 2001, sequence: 7 };
         self.subscriber.subscribe(cursor);
         let (actions, _) = self.run(NOW);
         let asked =
@@ -123,13 +123,11 @@ impl Link {
         self.publisher.admit(Admission::Log);
         let (actions, started) = self.run(NOW);
         assert_eq!(started, [SubscriberAction::Started]);
-        assert_eq!(
-            actions,
-            [
-                PublisherAction::Confirmed { site: 2, sequence: 7 },
-                PublisherAction::ReadLog { after: 7, bytes_max: settings(1).batch_bytes }
-            ]
-        );
+        // A cursor is not confirmed by itself: it may not be durable yet.
+        assert_eq!(actions, [PublisherAction::ReadLog { after: 7, bytes_max: settings(1).batch_bytes }]);
+        self.subscriber.durable(7);
+        let (actions, _) = self.run(NOW);
+        assert_eq!(actions, [PublisherAction::Confirmed { site: 2, incarnation: 1002, sequence: 7 }]);
     }
 }
 
@@ -162,8 +160,8 @@ fn the_log_arrives_and_is_confirmed() {
     link.subscriber.applied(12, NOW);
     link.subscriber.durable(12);
     let (actions, _) = link.run(NOW);
-    assert!(actions.contains(&PublisherAction::Confirmed { site: 2, sequence: 7 }));
-    assert!(actions.contains(&PublisherAction::Confirmed { site: 2, sequence: 12 }));
+    assert!(actions.contains(&PublisherAction::Confirmed { site: 2, incarnation: 1002, sequence: 7 }));
+    assert!(actions.contains(&PublisherAction::Confirmed { site: 2, incarnation: 1002, sequence: 12 }));
     assert_eq!((link.publisher.in_flight_bytes(), link.subscriber.buffered_bytes()), (0, 0));
     assert_eq!((link.publisher.peer(), link.subscriber.peer()), (Some(2), Some(1)));
 }
@@ -260,12 +258,12 @@ fn a_copy_arrives_in_pieces_once_they_are_durable() {
     }
     link.subscriber.copy_taken(begun.cursor);
     let (actions, _) = link.run(NOW);
-    let cursor = Cursor { incarnation: 1001, sequence: 50 };
+    let cursor = Cursor { incarnation: 1001, run: 2001, sequence: 50 };
     assert_eq!(
         actions,
         [
             PublisherAction::CopyTaken { site: 2 },
-            PublisherAction::Confirmed { site: 2, sequence: 50 },
+            PublisherAction::Confirmed { site: 2, incarnation: 1002, sequence: 50 },
             PublisherAction::Admit { site: 2, incarnation: 1002, cursor, prefixes: vec![b"user:".to_vec()] }
         ]
     );
@@ -280,7 +278,7 @@ fn who_does_not_know_the_token_is_refused() {
     assert_eq!(closed_by(&pulled), Some((Refusal::Token, true)));
     // Nor does a subscriber talk to a publisher that only repeats what it hears.
     let mut subscriber = subscriber(settings(2));
-    let challenge = Challenge { protocol: PROTOCOL, site: 1, incarnation: 5, nonce: [7; 32] };
+    let challenge = Challenge { protocol: PROTOCOL, site: 1, incarnation: 5, run: 6, nonce: [7; 32] };
     subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
     let Some(SubscriberAction::Send(hello)) = subscriber.next_action() else { panic!("there is no hello") };
     let mut decoder = FrameDecoder::new();
@@ -292,25 +290,42 @@ fn who_does_not_know_the_token_is_refused() {
     assert_eq!(closed_by(&actions), Some((Refusal::Token, false)));
 }
 
+/// Both ends know it, and that it is true: they refuse changes for that.
 #[test]
-fn a_site_with_the_same_number_is_refused() {
-    let (served, pulled) = Link::new(publisher(settings(2)), subscriber(settings(2))).run(NOW);
+fn another_server_with_the_same_number_is_refused() {
+    let twin = Settings { run: 7, ..settings(2) };
+    let (served, pulled) = Link::new(publisher(settings(2)), subscriber(twin)).run(NOW);
     assert_eq!(serving_ended(&served), Some((Refusal::SameSite, false)));
     let [SubscriberAction::Close(closed)] = &pulled[..] else { panic!("{pulled:?}") };
-    assert_eq!(closed.sentence, "both sites have the number 2: give each its own `--site`");
+    assert_eq!((closed.refusal, closed.by_peer), (Refusal::SameSite, false));
+    assert_eq!(closed.sentence, "two servers have the number 2: give each its own `--site`");
+    // Who only says so, and knows no token, is not believed.
+    let mut subscriber = subscriber(settings(2));
+    let challenge = Challenge { protocol: PROTOCOL, site: 2, incarnation: 5, run: 6, nonce: [7; 32] };
+    subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
+    subscriber.receive(&encoded(&Message::Welcome([0; 32])), NOW);
+    let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
+    assert_eq!(closed_by(&actions), Some((Refusal::Token, false)));
+}
+
+#[test]
+fn a_site_that_connects_to_itself_is_told_so() {
+    let (served, pulled) = Link::new(publisher(settings(2)), subscriber(settings(2))).run(NOW);
+    assert_eq!(serving_ended(&served), Some((Refusal::Itself, false)));
+    assert_eq!(closed_by(&pulled), Some((Refusal::Itself, false)));
 }
 
 #[test]
 fn another_protocol_is_refused() {
     for protocol in [0, PROTOCOL + 1] {
         let mut subscriber = subscriber(settings(2));
-        let challenge = Challenge { protocol, site: 1, incarnation: 5, nonce: [7; 32] };
+        let challenge = Challenge { protocol, site: 1, incarnation: 5, run: 6, nonce: [7; 32] };
         subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
         let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
         assert_eq!(closed_by(&actions), Some((Refusal::Protocol, false)));
         let mut publisher = publisher(settings(1));
-        let (site, incarnation, window_bytes, nonce) = (2, 5, 1, [7; 32]);
-        let hello = Hello { protocol, site, incarnation, window_bytes, nonce };
+        let (site, incarnation, run, window_bytes, nonce) = (2, 5, 6, 1, [7; 32]);
+        let hello = Hello { protocol, site, incarnation, run, window_bytes, nonce };
         publisher.receive(&encoded(&Message::Hello(hello, [0; 32])), NOW);
         let actions: Vec<_> = std::iter::from_fn(|| publisher.next_action()).collect();
         assert_eq!(serving_ended(&actions), Some((Refusal::Protocol, false)));
@@ -320,11 +335,11 @@ fn another_protocol_is_refused() {
 #[test]
 fn a_site_that_is_refused_learns_why() {
     for (refusal, words) in
-        [(Refusal::UnknownSite, "configured peers"), (Refusal::AheadOfLog, "more of this site's log")]
+        [(Refusal::UnknownSite, "configured peers"), (Refusal::AheadOfLog, "more of the log of site 1")]
     {
         let mut link = Link::new(publisher(settings(1)), subscriber(pulling()));
         link.run(NOW);
-        link.subscriber.subscribe(Cursor { incarnation: 1001, sequence: 7 });
+        link.subscriber.subscribe(Cursor { incarnation: 1001, run: 2001, sequence: 7 });
         link.run(NOW);
         link.publisher.admit(Admission::Refused(refusal));
         let (_, actions) = link.run(NOW);
@@ -613,6 +628,7 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
             protocol: rng.u16(..4),
             site: rng.u8(..),
             incarnation: number,
+            run: number,
             nonce: [0; 32],
         }),
         1 => {
@@ -620,6 +636,7 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
                 protocol: PROTOCOL,
                 site: rng.u8(..),
                 incarnation: number,
+                run: number,
                 window_bytes: 9,
                 nonce: [3; 32],
             };
@@ -627,7 +644,7 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
         }
         2 => Message::Welcome([0; 32]),
         3 => Message::Subscribe {
-            cursor: Cursor { incarnation: number, sequence: number },
+            cursor: Cursor { incarnation: number, run: number, sequence: number },
             prefixes: vec![&bytes],
         },
         4 => Message::Start { sequence: number },

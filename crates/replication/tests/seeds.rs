@@ -16,6 +16,7 @@ fn all_sites_end_with_the_same_data() {
     println!("{all:?}");
     // Otherwise the seeds show nothing.
     assert!(all.requests > 100_000 && all.conflicts > 1000 && all.copies > 1000 && all.swept > 100);
+    assert!(all.renewed > 100, "older copies were found");
     assert!(all.compared > 5000 && all.lost > 200 && all.found > 200 && all.mended > 200);
     assert!(
         all.outs > 100 && all.forgotten > 1000 && all.crashes > 1000 && all.held > 10 && all.items > 1000

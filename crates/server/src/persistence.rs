@@ -322,10 +322,10 @@ impl Persistence {
         found
     }
 
-    /// True as long as this is a new one of several sites, which takes no changes of what is replicated.
+    /// Why this site takes no changes of what is replicated now. `None`: it does, or is not one of several sites.
     #[inline]
-    pub(crate) fn is_new_site(&self) -> bool {
-        self.replication.get().is_some_and(|site| site.is_new())
+    pub(crate) fn site_refusal(&self) -> Option<Error> {
+        self.replication.get().and_then(|site| site.refusal())
     }
 
     /// Looks keys up in the store, however long that takes, and puts what is found into memory.

@@ -15,6 +15,8 @@ mod damage;
 mod homes;
 #[path = "replication/members.rs"]
 mod members;
+#[path = "replication/older_copies.rs"]
+mod older_copies;
 #[path = "replication/peer.rs"]
 mod peer;
 #[path = "replication/site.rs"]

@@ -50,7 +50,7 @@ fn cells(row: &Row<'_>, lag_secs_max: u32) -> [String; COLUMNS] {
         row.address.map_or_else(none, |address| readable(address.as_bytes())),
         state.to_owned(),
         row.text("standing").map_or_else(none, |standing| readable(standing.as_bytes())),
-        row.lag_micros().map_or_else(none, secs),
+        row.delay_micros().map_or_else(none, |micros| units::latency(micros as f64 * 1e3)),
         number("cursor"),
         number("entries_behind"),
         row.number("log_kept_bytes").map_or_else(none, |bytes| units::memory(bytes as f64)),

@@ -88,11 +88,13 @@ impl View {
 
     /// What is wrong, each with the server's name.
     pub(super) fn troubles(&self, lag_secs_max: u32) -> Vec<String> {
-        let troubles = self.rows().into_iter().filter_map(|row| {
+        let refused = self.own.text("refused").filter(|refused| !refused.is_empty());
+        let own = refused.map(|refused| format!("{}: it takes no changes: {}", self.server, shown(refused)));
+        let others = self.rows().into_iter().filter_map(|row| {
             let trouble = row.trouble(lag_secs_max)?;
             Some(format!("{}: {}: {trouble}", self.server, row.name()))
         });
-        troubles.collect()
+        own.into_iter().chain(others).collect()
     }
 
     pub(super) fn json(&self, lag_secs_max: u32) -> Value {
@@ -135,6 +137,22 @@ impl Row<'_> {
         self.number("lag_us").filter(|_| self.number("entries") != Some(0))
     }
 
+    /// How long the last change took to be here, or how old that is by now if it came too long ago to tell. `None`:
+    /// nothing has come.
+    pub(super) fn delay_micros(&self) -> Option<u64> {
+        let age_micros = self.lag_micros()?;
+        let delay_micros = self.number("delay_us").unwrap_or(age_micros);
+        Some(if age_micros < BEATS_MICROS { delay_micros } else { age_micros })
+    }
+
+    /// A reason, if there is one, behind a colon.
+    fn why(&self, name: &str) -> String {
+        self.text(name)
+            .filter(|why| !why.is_empty())
+            .map(|why| format!(": {}", shown(why)))
+            .unwrap_or_default()
+    }
+
     /// What is wrong with it; `None`: nothing.
     pub(super) fn trouble(&self, lag_secs_max: u32) -> Option<String> {
         let standing = self.text("standing").unwrap_or("in");
@@ -148,8 +166,7 @@ impl Row<'_> {
             );
         }
         if is("connected", "no") {
-            let why = self.text("last_error").filter(|error| !error.is_empty());
-            return Some(format!("not connected{}", why.map(|why| format!(": {why}")).unwrap_or_default()));
+            return Some(format!("not connected{}", self.why("last_error")));
         }
         if is("copying", "yes") {
             return Some("a copy of it is being taken".into());
@@ -158,12 +175,20 @@ impl Row<'_> {
             return Some(format!("it is {standing}, and needs a copy"));
         }
         if !is("pulling", "yes") {
-            return Some("it does not pull from this site".into());
+            return Some(format!("it does not pull from this site{}", self.why("failure")));
         }
         let is_late = self.lag_micros().is_some_and(|micros| micros > u64::from(lag_secs_max) * 1_000_000);
         is_late.then(|| format!("what was applied of it is more than {lag_secs_max} s old"))
     }
 }
+
+/// What a server says, for people.
+fn shown(text: &str) -> String {
+    output::readable(text.as_bytes())
+}
+
+/// Two beats of an idle site, and some time for the second one to come.
+const BEATS_MICROS: u64 = 2_500_000;
 
 #[cfg(test)]
 mod tests {
@@ -190,12 +215,21 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_site_is_not_late() {
+        let delay = |lines: &str| view(&format!("{WELL}\n{lines}")).rows()[0].delay_micros();
+        assert_eq!(delay("[::1]:11312:lag_us 900000\n[::1]:11312:delay_us 480"), Some(480));
+        assert_eq!(delay("[::1]:11312:lag_us 7000000\n[::1]:11312:delay_us 480"), Some(7_000_000));
+    }
+
+    #[test]
     fn each_trouble_is_named() {
         for (line, trouble) in [
             ("[::1]:11312:connected no", "not connected"),
             ("[::1]:11312:copying yes", "a copy of it"),
             ("[::1]:11312:ahead_us 61000000", "its clock is ahead"),
             ("[::1]:11312:lag_us 10000001", "more than 10 s old"),
+            ("refused the store is older", "a:11211: it takes no changes: the store is older"),
+            ("2:pulling no\n2:failure it has more", "it does not pull from this site: it has more"),
             ("2:standing silent", "it is silent"),
             ("2:pulling no", "it does not pull"),
             ("3:pulling yes", "not told to pull from it"),

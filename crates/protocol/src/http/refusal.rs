@@ -155,6 +155,10 @@ pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
         Error::StoreFull => (507, "the store is full"),
         Error::StoreReadOnly => (503, "the store is read-only after a failed write"),
         Error::NewSite => (503, "the site is new, and takes no changes before it has heard all others"),
+        Error::OutdatedSite => {
+            (503, "the site has an older copy of its store, and waits for a copy of another site")
+        }
+        Error::SameSite => (503, "the site takes no changes while another server has its number"),
         Error::StoreFailed => (503, "the store cannot write"),
         Error::StoreUnreadable => (500, "the store cannot read this item"),
         Error::HomeAway => (503, "the home site of this key is away"),

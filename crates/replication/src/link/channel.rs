@@ -155,8 +155,13 @@ pub(super) trait End {
 
     /// This side ends the connection.
     fn leave(&mut self) {
+        self.end(closed(Refusal::Unavailable, "the site stops"));
+    }
+
+    /// The same, with a reason, unless it is over.
+    fn end(&mut self, closed: Closed) {
         if !self.channel().is_closed {
-            self.close(closed(Refusal::Unavailable, "the site stops"));
+            self.close(closed);
         }
     }
 

@@ -8,14 +8,14 @@ mod phase;
 use std::sync::Arc;
 
 use super::channel::{Channel, End};
-use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
+use super::{Closed, Now, Peer, Settings, closed, other_protocol, same_number, told_by_peer, unexpected};
 use crate::compare::Answering;
 use crate::members::CopyExtent;
 use crate::wire::{
     Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, SENTENCE_BYTES_MAX, Side,
 };
 pub use action::{CopyRead, CopyStart, LogRead, PublisherAction};
-pub use admission::{Admission, LogExtent, admit};
+pub use admission::{Admission, LogExtent, Subscription, admit};
 use phase::{Copying, Flight, Phase, Stream};
 
 /// Serves one subscriber.
@@ -40,8 +40,8 @@ impl Publisher {
     /// For a connection that was just accepted. `nonce`: random bytes that were never used. `durable`: the last durable
     /// sequence of the own log.
     pub fn new(settings: Arc<Settings>, nonce: [u8; 32], durable: u64, now: Now) -> Self {
-        let challenge =
-            Challenge { protocol: PROTOCOL, site: settings.site, incarnation: settings.incarnation, nonce };
+        let Settings { site, incarnation, run, .. } = *settings;
+        let challenge = Challenge { protocol: PROTOCOL, site, incarnation, run, nonce };
         let body_bytes_max = settings.body_bytes_max;
         let mut publisher = Self {
             channel: Channel::new(now),
@@ -68,7 +68,12 @@ impl Publisher {
         self.channel.peer.map(|peer| peer.site)
     }
 
-    /// The same, of a subscriber that pulls the log.
+    /// The same, with its [run](crate::link::Settings::run).
+    pub fn peer_run(&self) -> Option<(u8, u64)> {
+        self.channel.peer.map(|peer| (peer.site, peer.run))
+    }
+
+    /// The site, of a subscriber that pulls the log.
     pub fn puller(&self) -> Option<u8> {
         let is_pulling = !matches!(self.phase, Phase::Handshake | Phase::Idle | Phase::Aside);
         self.peer().filter(|_| is_pulling)
@@ -131,10 +136,8 @@ impl Publisher {
                     is_reading: false,
                     flight: Flight::default(),
                 });
+                // What the subscriber has up to there may not be durable at it yet: it confirms that later.
                 self.channel.send(&Message::Start { sequence: cursor.sequence });
-                if let Some(Peer { site, .. }) = self.channel.peer {
-                    self.channel.act(PublisherAction::Confirmed { site, sequence: cursor.sequence });
-                }
                 self.pump();
             }
             Admission::Copy(reason) => {
@@ -146,8 +149,12 @@ impl Publisher {
                 let sentence = match refusal {
                     Refusal::UnknownSite => format!("site {site} is not among the configured peers"),
                     Refusal::AheadOfLog => format!(
-                        "site {site} has more of this site's log than there is: the store was replaced by an older \
-                         one without `larder restore`"
+                        "site {site} has more of the log of site {} than is there: its store is an older copy",
+                        self.settings.site
+                    ),
+                    Refusal::OlderCopy => format!(
+                        "site {site} has less of the log of site {} than it had: its store is an older copy",
+                        self.settings.site
                     ),
                     _ => format!("site {site} cannot be served now"),
                 };
@@ -247,6 +254,11 @@ impl Publisher {
         self.leave();
     }
 
+    /// The same, for another reason.
+    pub fn refuse(&mut self, refusal: Refusal, sentence: &str) {
+        self.end(closed(refusal, sentence));
+    }
+
     /// Sends and reads what may be sent and read.
     fn pump(&mut self) {
         let (window_bytes, bytes_max) = (self.window_bytes, self.settings.batch_bytes);
@@ -290,12 +302,17 @@ impl Publisher {
             let sentence = "the other site does not know the token: is it of another cluster?";
             return Err(closed(Refusal::Token, sentence));
         }
-        if hello.site == self.settings.site || hello.site == 0 {
-            let sentence = format!("both sites have the number {}: give each its own `--site`", hello.site);
-            return Err(closed(Refusal::SameSite, sentence));
+        if hello.site == 0 || hello.run == 0 {
+            return Err(unexpected());
         }
         let proof = self.settings.token.prove(Role::Publisher, &said);
-        self.channel.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
+        if hello.site == self.settings.site {
+            // Both have to know that, and that it is true.
+            self.channel.send(&Message::Welcome(proof));
+            return Err(same_number(&self.settings, hello.run));
+        }
+        let Hello { site, incarnation, run, .. } = *hello;
+        self.channel.peer = Some(Peer { site, incarnation, run });
         self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
         self.phase = Phase::Idle;
         self.channel.note_round_trip();
@@ -312,7 +329,7 @@ impl End for Publisher {
     }
 
     fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
-        let Some(Peer { site, incarnation }) = self.channel.peer else {
+        let Some(Peer { site, incarnation, .. }) = self.channel.peer else {
             return match message {
                 Message::Hello(hello, proof) => self.welcome(&hello, &proof),
                 Message::Refused(refusal, sentence) => Err(told_by_peer(refusal, sentence)),
@@ -339,7 +356,7 @@ impl End for Publisher {
                 if applied <= stream.sent && durable <= applied =>
             {
                 stream.flight.land(applied);
-                self.channel.act(PublisherAction::Confirmed { site, sequence: durable });
+                self.channel.act(PublisherAction::Confirmed { site, incarnation, sequence: durable });
                 self.pump();
             }
             (Message::Compare(ask), Phase::Streaming(_)) => self.receive_ask(&ask)?,
@@ -356,7 +373,7 @@ impl End for Publisher {
                 let sequence = copy.start;
                 self.phase = Phase::Idle;
                 self.channel.act(PublisherAction::CopyTaken { site });
-                self.channel.act(PublisherAction::Confirmed { site, sequence });
+                self.channel.act(PublisherAction::Confirmed { site, incarnation, sequence });
             }
             _ => return Err(unexpected()),
         }

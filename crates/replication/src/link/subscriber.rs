@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Channel, End};
-use super::{Closed, Now, Peer, Settings, closed, other_protocol, told_by_peer, unexpected};
+use super::{Closed, Now, Peer, Settings, closed, other_protocol, same_number, told_by_peer, unexpected};
 use crate::compare::Asking;
 use crate::members::Cursor;
 use crate::wire::{Assembly, Challenge, Hello, Message, PROTOCOL, Proof, Refusal, Role, Side};
@@ -88,6 +88,11 @@ impl Subscriber {
     /// The publisher's site, once it has proven that it knows the token.
     pub fn peer(&self) -> Option<u8> {
         self.channel.peer.map(|peer| peer.site)
+    }
+
+    /// The same, with its [run](crate::link::Settings::run).
+    pub fn peer_run(&self) -> Option<(u8, u64)> {
+        self.channel.peer.map(|peer| (peer.site, peer.run))
     }
 
     /// True after the last action.
@@ -198,13 +203,18 @@ impl Subscriber {
         self.leave();
     }
 
+    /// The same, for another reason.
+    pub fn refuse(&mut self, refusal: Refusal, sentence: &str) {
+        self.end(closed(refusal, sentence));
+    }
+
     fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {
         if challenge.protocol != PROTOCOL {
             return Err(other_protocol(challenge.protocol));
         }
-        let Settings { site, incarnation, ref token, window_bytes, .. } = *self.settings;
+        let Settings { site, incarnation, run, ref token, window_bytes, .. } = *self.settings;
         let window_bytes = u32::try_from(window_bytes).unwrap_or(u32::MAX);
-        let hello = Hello { protocol: PROTOCOL, site, incarnation, window_bytes, nonce: self.nonce };
+        let hello = Hello { protocol: PROTOCOL, site, incarnation, run, window_bytes, nonce: self.nonce };
         let proof = token.prove(Role::Subscriber, &[&challenge.said(), &hello.said()]);
         self.phase = Phase::Greeted { challenge, hello };
         self.channel.send(&Message::Hello(hello, proof));
@@ -216,14 +226,17 @@ impl Subscriber {
             let sentence = "the other site does not know the token: is it of another cluster?";
             return Err(closed(Refusal::Token, sentence));
         }
-        let Challenge { site, incarnation, .. } = *challenge;
-        if site == 0 || site == self.settings.site || incarnation == 0 {
+        let Challenge { site, incarnation, run, .. } = *challenge;
+        if site == self.settings.site {
+            return Err(same_number(&self.settings, run));
+        }
+        if site == 0 || incarnation == 0 || run == 0 {
             return Err(unexpected());
         }
-        self.channel.peer = Some(Peer { site, incarnation });
+        self.channel.peer = Some(Peer { site, incarnation, run });
         self.channel.note_round_trip();
         self.phase = Phase::Connected;
-        self.channel.act(SubscriberAction::Connected { site, incarnation });
+        self.channel.act(SubscriberAction::Connected { site, incarnation, run });
         Ok(())
     }
 }
@@ -244,7 +257,7 @@ impl End for Subscriber {
             }
             (Message::Alive { .. }, _) if self.channel.peer.is_some() => Ok(()),
             (Message::Start { sequence }, &mut Phase::Subscribing(cursor)) if sequence == cursor.sequence => {
-                self.phase = Phase::Pulling { received: sequence, applied: sequence, durable: sequence };
+                self.phase = Phase::Pulling { received: sequence, applied: sequence, durable: 0 };
                 self.channel.act(SubscriberAction::Started);
                 Ok(())
             }
@@ -281,7 +294,7 @@ impl End for Subscriber {
                 if is_continued && start != asked {
                     return Err(unexpected());
                 }
-                let cursor = Cursor { incarnation: peer.incarnation, sequence: start };
+                let cursor = Cursor { incarnation: peer.incarnation, run: peer.run, sequence: start };
                 self.phase = Phase::Copying { received: 0, has_last: false };
                 let begun = CopyBegun { cursor, horizon, whole_bytes, is_continued, others };
                 self.channel.act(SubscriberAction::CopyBegun(begun));

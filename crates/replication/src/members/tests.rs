@@ -1,9 +1,20 @@
 use super::*;
-use crate::link::{Admission, admit};
+use crate::lineage::Lineage;
+use crate::link::{Admission, Subscription};
 use crate::wire::Refusal;
 
 const DAY_MICROS: u64 = 86_400 * 1_000_000;
 const LOG: LogExtent = LogExtent { incarnation: 1, start: 0, durable: 100 };
+
+/// A position in the log of the site whose members these are.
+fn of_log(sequence: u64) -> Cursor {
+    Cursor { incarnation: LOG.incarnation, run: 7, sequence }
+}
+
+fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent, lineage: &Lineage) -> Admission {
+    let confirmed = members.confirmed_by(site);
+    crate::link::admit(members, Subscription { site, cursor, confirmed }, log, lineage)
+}
 
 fn members(site: u8, all: u8) -> Members {
     let mut members = Members::new(site, Beat::default(), [], 0);
@@ -16,7 +27,7 @@ fn members(site: u8, all: u8) -> Members {
 /// Something of a site's log has arrived.
 fn hear(members: &mut Members, site: u8, sequence: u64, beat: Beat, now_micros: u64) {
     let position = members.position(site).expect("it is a member");
-    let cursor = Cursor { incarnation: 5, sequence };
+    let cursor = Cursor { incarnation: 5, run: 6, sequence };
     members.note(Position { cursor, beat, ..position }, now_micros);
     members.note_heard(site, now_micros);
 }
@@ -155,7 +166,7 @@ fn of_two_that_want_a_copy_of_each_other_one_yields() {
 fn a_copy_tells_of_third_sites() {
     let at = |incarnation, sequence| Position {
         site: 3,
-        cursor: Cursor { incarnation, sequence },
+        cursor: Cursor { incarnation, run: 6, sequence },
         ..Position::default()
     };
     assert_eq!(at(0, 0).learn(at(5, 9)), Some(at(5, 9)));
@@ -169,8 +180,11 @@ fn a_copy_tells_of_third_sites() {
 #[test]
 fn a_first_beat_is_not_learnt_of_others() {
     let beat = Beat { clock: 9, stable: 8, horizon: 7 };
-    let at =
-        |sequence| Position { site: 3, cursor: Cursor { incarnation: 5, sequence }, ..Position::default() };
+    let at = |sequence| Position {
+        site: 3,
+        cursor: Cursor { incarnation: 5, run: 6, sequence },
+        ..Position::default()
+    };
     let theirs = Position { beat, ..at(9) };
     let new = Position { site: 3, ..Position::default() };
     assert_eq!(new.learn(theirs), Some(at(9)));
@@ -195,7 +209,7 @@ fn a_newcomer_waits_until_it_knows_each_horizon() {
 #[test]
 fn a_removed_site_is_not_waited_for_and_needs_a_copy_when_it_is_back() {
     let mut members = members(1, 3);
-    members.note_confirmed(2, 50);
+    members.note_confirmed(2, 0, of_log(50));
     hear(&mut members, 2, 1, beat(900, 500), 1);
     assert_eq!((members.confirmed(), members.has_heard_all()), (0, false));
     let removed = members.removed(3).expect("it was there");
@@ -205,20 +219,84 @@ fn a_removed_site_is_not_waited_for_and_needs_a_copy_when_it_is_back() {
     assert_eq!((members.confirmed(), members.has_heard_all()), (50, true));
     assert_eq!(members.next_beat(1_800_000_000_000_000).stable, 900);
     assert_eq!(removed.restored().standing, Standing::Removed);
-    assert_eq!(admit(&members, 3, Cursor::default(), LOG), Admission::Refused(Refusal::UnknownSite));
+    assert_eq!(
+        admit(&members, 3, Cursor::default(), LOG, &Lineage::default()),
+        Admission::Refused(Refusal::UnknownSite)
+    );
     // It may have been away for long.
     assert_eq!(members.add(3, 2).map(|position| position.standing), Some(Standing::Silent));
-    assert_eq!(admit(&members, 3, Cursor::default(), LOG), Admission::Copy(CopyReason::Silent));
+    assert_eq!(
+        admit(&members, 3, Cursor::default(), LOG, &Lineage::default()),
+        Admission::Copy(CopyReason::Silent)
+    );
     assert_eq!((members.add(3, 2), members.trust(3, CopyReason::TooFarBehind)), (None, Trust::None));
+}
+
+/// What is there is asked before what the site is to this one: that may be as old as the store.
+#[test]
+fn a_store_that_is_an_older_copy_gives_no_log_and_no_copy() {
+    let mut members = members(1, 2);
+    let lineage = Lineage { unknown_to: 50, last: 7, ..Lineage::default() };
+    let at = |incarnation, run, sequence| Cursor { incarnation, run, sequence };
+    for standing in [Standing::In, Standing::Silent, Standing::Restored, Standing::Joining] {
+        let position = members.position(2).expect("it is a member");
+        members.note(Position { standing, ..position }, 1);
+        // Beyond the log; of a run that is none of it, though the log has more entries by now.
+        for cursor in [at(1, 7, 101), at(1, 8, 60)] {
+            let ahead = Admission::Refused(Refusal::AheadOfLog);
+            assert_eq!(admit(&members, 2, cursor, LOG, &lineage), ahead, "{standing:?}");
+        }
+        let of_before = admit(&members, 2, at(9, 8, 60), LOG, &lineage);
+        assert!(matches!(of_before, Admission::Copy(_)), "{standing:?}: {of_before:?}");
+        let is_let_in = admit(&members, 2, at(1, 7, 100), LOG, &lineage) == Admission::Log;
+        assert_eq!(is_let_in, standing == Standing::In);
+    }
+}
+
+/// Nor does a site that has an older copy go on as if it had what it has confirmed: that may have been deletions which
+/// are forgotten by now.
+#[test]
+fn who_has_less_than_it_had_has_an_older_copy() {
+    let mut members = members(1, 2);
+    let lineage = Lineage { last: 7, ..Lineage::default() };
+    let admitted = |members: &Members, incarnation, sequence| {
+        admit(members, 2, Cursor { incarnation, run: 7, sequence }, LOG, &lineage)
+    };
+    assert_eq!(admitted(&members, 1, 40), Admission::Log);
+    members.note(members.introduced(2, 4).expect("it is new"), 1);
+    members.note_confirmed(2, 3, of_log(60));
+    members.note_confirmed(2, 4, of_log(50));
+    let kept = members.with_confirmed(members.position(2).expect("it is a member"));
+    let mut after_restart = Members::new(1, Beat::default(), [kept], 0);
+    for members in [&members, &after_restart] {
+        assert_eq!(admitted(members, 1, 50), Admission::Log);
+        for behind in [admitted(members, 1, 49), admitted(members, 9, 60)] {
+            assert_eq!(behind, Admission::Refused(Refusal::OlderCopy));
+        }
+    }
+    // But for one that said so before it confirmed more.
+    let cursor = Cursor { incarnation: 1, run: 7, sequence: 45 };
+    let late = Subscription { site: 2, cursor, confirmed: of_log(40) };
+    assert_eq!(crate::link::admit(&members, late, LOG, &lineage), Admission::Log);
+    // It says so itself, and takes a copy.
+    let restored = after_restart.introduced(2, 3).expect("it is another log");
+    after_restart.note(restored, 1);
+    assert_eq!(admitted(&after_restart, 1, 40), Admission::Copy(CopyReason::Restored));
+    let back = Position { standing: Standing::In, ..restored };
+    after_restart.note(back, 1);
+    assert_eq!(admitted(&after_restart, 1, 40), Admission::Log, "it confirmed that before it was restored");
+    // Nor what it confirmed of a log of this site that was another one.
+    members.note_confirmed(2, 4, Cursor { incarnation: 8, run: 7, sequence: 60 });
+    assert_eq!(admitted(&members, 1, 40), Admission::Log);
 }
 
 #[test]
 fn the_log_is_needed_by_the_slowest_that_counts() {
     let mut members = members(1, 3);
-    members.note_confirmed(2, 50);
+    members.note_confirmed(2, 0, of_log(50));
     assert_eq!(members.confirmed(), 0);
-    members.note_confirmed(3, 20);
-    members.note_confirmed(3, 10);
+    members.note_confirmed(3, 0, of_log(20));
+    members.note_confirmed(3, 0, of_log(10));
     assert_eq!(members.confirmed(), 20);
     let position = members.position(3).expect("it is a member");
     members.note(Position { standing: Standing::Silent, ..position }, 0);

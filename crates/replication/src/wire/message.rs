@@ -126,6 +126,8 @@ pub struct Challenge {
     pub site: u8,
     /// Of its log.
     pub incarnation: u64,
+    /// New with each start: see [`Settings::run`](crate::link::Settings).
+    pub run: u64,
     /// 32 random bytes.
     pub nonce: [u8; 32],
 }
@@ -139,6 +141,8 @@ pub struct Hello {
     pub site: u8,
     /// Of its log.
     pub incarnation: u64,
+    /// As above.
+    pub run: u64,
     /// How many bytes it lets be under way that are not applied yet, beside one batch.
     pub window_bytes: u32,
     /// 32 random bytes.
@@ -163,13 +167,13 @@ pub enum CopyReason {
 pub enum Refusal {
     /// The two sides speak different protocols.
     Protocol,
-    /// Both sites have the same number.
+    /// Two servers have the same number.
     SameSite,
     /// The other side does not know the token: it is of another cluster.
     Token,
     /// The other side is no configured peer.
     UnknownSite,
-    /// The other side has more of the log than there is.
+    /// What the other side has of the log is not in it.
     AheadOfLog,
     /// The other side did not follow the protocol.
     Violation,
@@ -177,6 +181,20 @@ pub enum Refusal {
     TimedOut,
     /// The site stops, or cannot serve now.
     Unavailable,
+    /// The site has connected to itself.
+    Itself,
+    /// The other side has less of the log than it had.
+    OlderCopy,
+}
+
+impl Refusal {
+    /// How many there are.
+    pub const COUNT: usize = 10;
+
+    /// Whoever runs the sites has to see to it: it does not pass by itself.
+    pub fn stays(self) -> bool {
+        !matches!(self, Self::Violation | Self::TimedOut | Self::Unavailable)
+    }
 }
 
 impl Hello {
@@ -185,6 +203,7 @@ impl Hello {
         out.extend_from_slice(&self.protocol.to_le_bytes());
         out.push(self.site);
         out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.run.to_le_bytes());
         out.extend_from_slice(&self.window_bytes.to_le_bytes());
         out.extend_from_slice(&self.nonce);
     }
@@ -203,6 +222,7 @@ impl Challenge {
         out.extend_from_slice(&self.protocol.to_le_bytes());
         out.push(self.site);
         out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.run.to_le_bytes());
         out.extend_from_slice(&self.nonce);
     }
 
@@ -266,7 +286,7 @@ impl<'a> Message<'a> {
             }
             Self::Welcome(proof) => out.extend_from_slice(proof),
             Self::Subscribe { cursor, prefixes } => {
-                numbers(out, &[cursor.incarnation, cursor.sequence]);
+                numbers(out, &[cursor.incarnation, cursor.run, cursor.sequence]);
                 out.extend_from_slice(&(prefixes.len() as u16).to_le_bytes());
                 prefixes.iter().for_each(|prefix| push_short_bytes(out, prefix));
             }
@@ -311,7 +331,7 @@ impl<'a> Message<'a> {
             2 => Self::Hello(decode_hello(rest)?, rest.array()?),
             3 => Self::Welcome(rest.array()?),
             4 => {
-                let cursor = Cursor { incarnation: rest.u64()?, sequence: rest.u64()? };
+                let cursor = decode_cursor(rest)?;
                 let count = Some(usize::from(rest.u16()?)).filter(|count| *count <= PREFIXES_MAX)?;
                 let prefixes = (0..count).map(|_| rest.short_bytes()).collect::<Option<_>>()?;
                 Self::Subscribe { cursor, prefixes }
@@ -366,6 +386,7 @@ fn decode_challenge(rest: &mut Reader<'_>) -> Option<Challenge> {
         protocol: rest.u16()?,
         site: rest.u8()?,
         incarnation: rest.u64()?,
+        run: rest.u64()?,
         nonce: rest.array()?,
     })
 }
@@ -376,6 +397,7 @@ fn decode_hello(rest: &mut Reader<'_>) -> Option<Hello> {
         protocol: rest.u16()?,
         site: rest.u8()?,
         incarnation: rest.u64()?,
+        run: rest.u64()?,
         window_bytes: rest.u32()?,
         nonce: rest.array()?,
     })
@@ -384,20 +406,26 @@ fn decode_hello(rest: &mut Reader<'_>) -> Option<Hello> {
 fn encode_position(position: &Position, out: &mut Vec<u8>) {
     out.push(position.site);
     let Beat { clock, stable, horizon } = position.beat;
-    for number in [position.cursor.incarnation, position.cursor.sequence, clock, stable, horizon] {
+    let Cursor { incarnation, run, sequence } = position.cursor;
+    for number in [incarnation, run, sequence, clock, stable, horizon] {
         out.extend_from_slice(&number.to_le_bytes());
     }
 }
 
-/// Standing and incarnation are each site's own business, and not sent.
+/// Standing, incarnation and what is confirmed are each site's own business, and not sent.
 fn decode_position(rest: &mut Reader<'_>) -> Option<Position> {
     Some(Position {
         site: rest.u8()?,
         standing: Standing::In,
         incarnation: 0,
-        cursor: Cursor { incarnation: rest.u64()?, sequence: rest.u64()? },
+        cursor: decode_cursor(rest)?,
         beat: Beat { clock: rest.u64()?, stable: rest.u64()?, horizon: rest.u64()? },
+        confirmed: Cursor::default(),
     })
+}
+
+fn decode_cursor(rest: &mut Reader<'_>) -> Option<Cursor> {
+    Some(Cursor { incarnation: rest.u64()?, run: rest.u64()?, sequence: rest.u64()? })
 }
 
 fn decode_copy_position<'a>(rest: &mut Reader<'a>) -> Option<&'a [u8]> {
@@ -414,6 +442,8 @@ fn decode_refusal(code: u8) -> Option<Refusal> {
         5 => Refusal::Violation,
         6 => Refusal::TimedOut,
         7 => Refusal::Unavailable,
+        8 => Refusal::Itself,
+        9 => Refusal::OlderCopy,
         _ => return None,
     })
 }

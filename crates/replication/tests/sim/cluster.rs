@@ -41,6 +41,8 @@ pub(crate) struct Run {
     pub(crate) lost: u64,
     pub(crate) found: u64,
     pub(crate) mended: u64,
+    /// Times that a store was found to be an older copy.
+    pub(crate) renewed: u64,
     /// Items at the end.
     pub(crate) items: u64,
     /// Stands for all that happened: equal runs have equal ones.
@@ -63,6 +65,7 @@ impl AddAssign for Run {
             lost,
             found,
             mended,
+            renewed,
             items,
             digest,
         } = other;
@@ -79,9 +82,18 @@ impl AddAssign for Run {
         self.lost += lost;
         self.found += found;
         self.mended += mended;
+        self.renewed += renewed;
         self.items += items;
         self.digest ^= digest;
     }
+}
+
+/// A copy of a site's store that comes back as if nothing had happened since.
+struct OldCopy {
+    site: u8,
+    made: u32,
+    back: u32,
+    data: Option<Data>,
 }
 
 /// Runs a scenario to its end. Errors: the first thing that is wrong.
@@ -97,6 +109,8 @@ pub(super) struct Cluster<'s, 't> {
     pub(super) rng: Rng,
     /// Of comparisons, so that they change nothing else of a seed.
     compare_rng: Rng,
+    /// Of older copies, for the same reason.
+    copy_rng: Rng,
     pub(super) micros: u64,
     step: u32,
     pub(super) sites: Vec<Site>,
@@ -129,6 +143,7 @@ impl<'s, 't> Cluster<'s, 't> {
             scenario,
             rng,
             compare_rng: Rng::with_seed(scenario.seed ^ 0x2545_F491_4F6C_DD1D),
+            copy_rng: Rng::with_seed(scenario.seed ^ 0x1F83_D9AB_FB41_BD6B),
             micros: 0,
             step: 0,
             sites,
@@ -217,8 +232,10 @@ impl<'s, 't> Cluster<'s, 't> {
         let (backup, restore) =
             (self.moment(self.scenario.has_restore), self.moment(self.scenario.has_restore));
         let restored = self.rng.u8(1..=self.joined);
+        let mut old_copies = self.old_copies();
         while self.step < self.scenario.steps {
             self.step += 1;
+            self.replace_by_old_copies(&mut old_copies);
             if newcomer == Some(self.step) {
                 self.join_newcomer();
             }
@@ -240,6 +257,50 @@ impl<'s, 't> Cluster<'s, 't> {
         }
         self.check()?;
         self.check_forgetting()
+    }
+
+    /// Who loses its store to an older copy of it, and when each of these is made and comes back.
+    fn old_copies(&mut self) -> Vec<OldCopy> {
+        let mut old_copies = Vec::new();
+        let (joined, steps) = (self.joined, self.scenario.steps);
+        let mut rng = |to: u32| self.copy_rng.u32(1..=to);
+        let count = if self.scenario.has_old_copy { [1, 1, 2, 3][rng(4) as usize - 1] } else { 0 };
+        for _ in 0..count {
+            let (site, made, back) = (rng(joined.into()) as u8, rng(steps), rng(steps));
+            old_copies.push(OldCopy { site, made, back, data: None });
+        }
+        old_copies
+    }
+
+    fn replace_by_old_copies(&mut self, old_copies: &mut [OldCopy]) {
+        for OldCopy { site: number, made, back, data } in old_copies {
+            if *made == self.step {
+                *data = Some(self.site(*number).disk.clone());
+            }
+            if *back == self.step
+                && let Some(copy) = data.take()
+            {
+                trace!(self, "{number} goes on with an older copy, of {} records", copy.last);
+                self.network.crash(*number);
+                let micros = self.micros;
+                self.site(*number).replace_by_copy(copy, micros);
+                self.exempt.insert(*number);
+                self.introduce();
+            }
+        }
+    }
+
+    /// Another site has more of a site's log than there is, or something else.
+    pub(super) fn renew(&mut self, number: u8) {
+        let (scenario, micros) = (self.scenario, self.micros);
+        let incarnation = self.copy_rng.u64(1..);
+        trace!(self, "{number} has an older copy, and goes on as another log");
+        self.run.renewed += 1;
+        self.network.crash(number);
+        self.sync(number);
+        let site = self.site(number);
+        site.is_outdated = true;
+        site.renew(incarnation, scenario, micros);
     }
 
     fn moment(&mut self, happens: bool) -> Option<u32> {
@@ -471,6 +532,7 @@ impl<'s, 't> Cluster<'s, 't> {
                 {
                     continue;
                 }
+                let confirmed = self.site(sender).members.confirmed_by(puller);
                 let (now, durable) = (self.now(puller), self.site(sender).disk.last);
                 let settings = self.site(puller).settings.clone();
                 let subscriber = Subscriber::new(settings, [self.rng.u8(..); 32], now);
@@ -482,6 +544,8 @@ impl<'s, 't> Cluster<'s, 't> {
                     puller,
                     sender,
                     incarnation: 0,
+                    run: 0,
+                    confirmed,
                     subscriber: Some(subscriber),
                     publisher: Some(publisher),
                     to_sender: Default::default(),
@@ -656,7 +720,7 @@ impl<'s, 't> Cluster<'s, 't> {
             for sender in self.sites.iter().filter(|sender| sender.number != puller.number) {
                 let (to, from) = (puller.number, sender.number);
                 let position = puller.disk.positions.get(&from).copied().unwrap_or_default();
-                let Cursor { incarnation, sequence } = position.cursor;
+                let Cursor { incarnation, sequence, .. } = position.cursor;
                 let publishing = Publishing {
                     site: Some(from),
                     newest: &sender.disk,
@@ -749,7 +813,9 @@ impl<'s, 't> Cluster<'s, 't> {
             // site bring back what had expired everywhere else.
             let Some(decision) = with_sweeps.get(key) else { continue };
             let due = decision.shown(secs);
-            let is_due = !self.scenario.has_restore && !decision.is_touched_by(&self.exempt);
+            let is_due = !self.scenario.has_restore
+                && !self.scenario.has_old_copy
+                && !decision.is_touched_by(&self.exempt);
             if is_due && there != due.as_ref() {
                 return Err(format!("{} is {there:?} everywhere, not {due:?}", key.escape_ascii()));
             }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use larder_replication::entry::{Beat, Entry};
 use larder_replication::flushes::{FlushMark, Flushes};
+use larder_replication::lineage::Lineage;
 use larder_replication::link::LogRead;
 use larder_replication::members::Position;
 use larder_replication::merge::{Merged, Replica, Source};
@@ -45,6 +46,7 @@ pub(crate) struct Data {
     pub(crate) positions: BTreeMap<u8, Position>,
     pub(crate) beat: Beat,
     beat_sequence: u64,
+    pub(crate) lineage: Lineage,
     pub(crate) last: u64,
 }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use larder_replication::entry::{Entries, Entry};
+use larder_replication::lineage::Lineage;
 use larder_replication::link::{
-    Batch, CopyBegun, CopyPiece, CopyRead, CopyStart, LogRead, PublisherAction, SubscriberAction, admit,
+    Admission, Batch, CopyBegun, CopyPiece, CopyRead, CopyStart, LogRead, PublisherAction, SubscriberAction,
+    Subscription, admit,
 };
 use larder_replication::members::{Cursor, Position, Standing, Trust};
 use larder_replication::merge::{Fit, merge, sweep};
@@ -15,7 +17,7 @@ use larder_replication::wire::{CopyReason, Refusal};
 
 use super::cluster::{Cluster, trace};
 use super::data::{Publishing, entry_of};
-use super::network::{Task, Work};
+use super::network::{Connection, Task, Work};
 use super::scenario::Bug;
 use super::site::Taken;
 use super::truth::Change;
@@ -25,7 +27,7 @@ impl Cluster<'_, '_> {
     pub(super) fn serve(&mut self, index: usize) -> Result<(), String> {
         loop {
             let connection = &mut self.network.connections[index];
-            let sender = connection.sender;
+            let (sender, confirmed) = (connection.sender, connection.confirmed);
             let Some(publisher) = &mut connection.publisher else { return Ok(()) };
             let Some(action) = publisher.next_action() else { return Ok(()) };
             match action {
@@ -34,10 +36,23 @@ impl Cluster<'_, '_> {
                     if let Some(position) = self.site(sender).members.introduced(site, incarnation) {
                         self.keep(sender, position);
                     }
-                    let extent = self.site(sender).extent();
-                    let admission = admit(&self.site(sender).members, site, cursor, extent);
+                    let by_number = self.scenario.has(Bug::CursorByNumber);
+                    let of_log = self.site(sender);
+                    of_log.note_run();
+                    let (extent, durable) = (of_log.extent(), of_log.disk.last);
+                    let lineage = match by_number {
+                        true => Lineage::beginning(durable),
+                        false => of_log.disk.lineage.clone(),
+                    };
+                    let cursor = if by_number { Cursor { run: 0, ..cursor } } else { cursor };
+                    let asked = Subscription { site, cursor, confirmed };
+                    let admission = admit(&of_log.members, asked, extent, &lineage);
                     trace!(self, "{sender} to {site}, at {}: {admission:?}", cursor.sequence);
+                    let is_ahead = admission == Admission::Refused(Refusal::AheadOfLog);
                     self.publisher(index)?.admit(admission);
+                    if is_ahead && !by_number {
+                        self.renew(sender);
+                    }
                 }
                 PublisherAction::ReadLog { after, bytes_max } => {
                     let read = self.read_log(sender, after, bytes_max);
@@ -53,8 +68,11 @@ impl Cluster<'_, '_> {
                     let read = self.read_copy(sender, &position, horizon, bytes_max);
                     self.publisher(index)?.copy_read(read);
                 }
-                PublisherAction::Confirmed { site, sequence } => {
-                    self.site(sender).members.note_confirmed(site, sequence);
+                PublisherAction::Confirmed { site, incarnation, sequence } => {
+                    let of_log = self.site(sender);
+                    let (own, run) = (of_log.settings.incarnation, of_log.settings.run);
+                    let cursor = Cursor { incarnation: own, run, sequence };
+                    of_log.members.note_confirmed(site, incarnation, cursor);
                 }
                 PublisherAction::CopyTaken { site } => {
                     if let Some(position) = self.site(sender).members.joined(site) {
@@ -80,13 +98,16 @@ impl Cluster<'_, '_> {
             let Some(subscriber) = &mut connection.subscriber else { return Ok(()) };
             let Some(action) = subscriber.next_action() else { return Ok(()) };
             let queue = |this: &mut Self, what| {
-                let incarnation = this.network.connections[index].incarnation;
-                this.network.works.push(Work { connection: number, puller, sender, incarnation, what });
+                let Connection { incarnation, run, .. } = this.network.connections[index];
+                this.network.works.push(Work { connection: number, puller, sender, incarnation, run, what });
             };
             match action {
                 SubscriberAction::Send(bytes) => connection.to_sender.push_back(bytes),
-                SubscriberAction::Connected { site, incarnation } => {
-                    connection.incarnation = incarnation;
+                SubscriberAction::Connected { site, incarnation, run } => {
+                    (connection.incarnation, connection.run) = (incarnation, run);
+                    if let Some(position) = self.site(puller).members.introduced(site, incarnation) {
+                        self.keep(puller, position);
+                    }
                     let position = self.site(puller).live.positions.get(&site).copied();
                     let cursor = position.map(|position| position.cursor);
                     let subscriber = self.subscriber(index)?;
@@ -96,8 +117,16 @@ impl Cluster<'_, '_> {
                     }
                 }
                 SubscriberAction::Started => {
+                    let run = connection.run;
                     if self.site(puller).standing(sender) != Standing::In {
                         self.subscriber(index)?.stop();
+                        continue;
+                    }
+                    let site = self.site(puller);
+                    // It is in itself, with all that the other one has.
+                    site.is_outdated = false;
+                    if let Some(position) = site.live.positions.get(&sender).copied() {
+                        site.place(Position { cursor: Cursor { run, ..position.cursor }, ..position });
                     }
                 }
                 SubscriberAction::CopyNeeded(reason) => {
@@ -149,6 +178,9 @@ impl Cluster<'_, '_> {
                     trace!(self, "{puller} closes: {closed}");
                     self.network.connections[index].subscriber = None;
                     self.blame(closed.refusal, &closed.sentence)?;
+                    if closed.refusal == Refusal::OlderCopy {
+                        self.renew(puller);
+                    }
                 }
             }
         }
@@ -185,9 +217,9 @@ impl Cluster<'_, '_> {
 
     /// False: the connection is of no use any more.
     fn apply(&mut self, work: &Work, batch: &Batch) -> bool {
-        let Work { puller, sender, incarnation, .. } = *work;
+        let Work { puller, sender, incarnation, run, .. } = *work;
         let position = self.site(puller).live.positions.get(&sender).copied().unwrap_or_default();
-        match batch.fit(incarnation, position.cursor) {
+        match batch.fit(incarnation, run, position.cursor) {
             _ if position.standing != Standing::In => return false,
             Fit::Gap => return false,
             Fit::Known => return true,
@@ -209,9 +241,9 @@ impl Cluster<'_, '_> {
             merged.flushes.clear();
         }
         site.live.append(&merged);
-        let cursor = Cursor { incarnation, sequence: batch.to };
+        let cursor = Cursor { incarnation, run, sequence: batch.to };
         let position = Position { cursor, beat: merged.beat.unwrap_or(position.beat), ..position };
-        site.live.place(position);
+        let position = site.place(position);
         let (conflicts, entries) = (merged.conflicts.len() as u64, merged.entries);
         if self.scenario.has(Bug::CursorAheadOfData) {
             self.site(puller).disk.place(position);
@@ -335,6 +367,7 @@ impl Cluster<'_, '_> {
     fn blame(&self, refusal: Refusal, sentence: &str) -> Result<(), String> {
         match refusal {
             Refusal::TimedOut | Refusal::Unavailable | Refusal::UnknownSite => Ok(()),
+            Refusal::AheadOfLog | Refusal::OlderCopy if self.scenario.has_old_copy => Ok(()),
             _ => Err(format!("a connection ends because {sentence}")),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use larder_replication::link::{Batch, CopyPiece, Publisher, Subscriber};
+use larder_replication::members::Cursor;
 
 /// A connection, from the site that pulls to the one that sends its log.
 #[derive(Debug)]
@@ -10,8 +11,11 @@ pub(crate) struct Connection {
     pub(crate) number: u64,
     pub(crate) puller: u8,
     pub(crate) sender: u8,
-    /// The incarnation of the sender's log.
+    /// The incarnation of the sender's log, and its run.
     pub(crate) incarnation: u64,
+    pub(crate) run: u64,
+    /// What the puller had confirmed of the sender's log when it connected.
+    pub(crate) confirmed: Cursor,
     /// `None`: this end is closed.
     pub(crate) subscriber: Option<Subscriber>,
     pub(crate) publisher: Option<Publisher>,
@@ -26,6 +30,7 @@ pub(crate) struct Work {
     pub(crate) puller: u8,
     pub(crate) sender: u8,
     pub(crate) incarnation: u64,
+    pub(crate) run: u64,
     pub(crate) what: Task,
 }
 

@@ -42,6 +42,8 @@ pub(crate) enum Bug {
     MendTheOther,
     /// Digests leave out when an item expires.
     ExpiryNotCompared,
+    /// Where another site is in the log is verified by the number alone.
+    CursorByNumber,
 }
 
 impl larder_seeds::Bug for Bug {
@@ -62,6 +64,7 @@ impl larder_seeds::Bug for Bug {
         Self::CompareAboveHorizon,
         Self::MendTheOther,
         Self::ExpiryNotCompared,
+        Self::CursorByNumber,
     ];
 
     fn name(self) -> &'static str {
@@ -82,6 +85,7 @@ impl larder_seeds::Bug for Bug {
             Self::CompareAboveHorizon => "compare-above-horizon",
             Self::MendTheOther => "mend-the-other",
             Self::ExpiryNotCompared => "expiry-not-compared",
+            Self::CursorByNumber => "cursor-by-number",
         }
     }
 }
@@ -112,6 +116,9 @@ pub(crate) struct Scenario {
     pub(crate) has_absence: bool,
     /// A site is restored from a backup.
     pub(crate) has_restore: bool,
+    /// The store of a site, or of several, is replaced by an older copy. Not together with wrong clocks, which would
+    /// give versions twice.
+    pub(crate) has_old_copy: bool,
     pub(crate) has_flushes: bool,
     /// What a connection keeps is little.
     pub(crate) is_tight: bool,
@@ -138,6 +145,7 @@ impl larder_seeds::Scenario for Scenario {
         let sites = rng.u8(2..=5);
         let (keys, steps, requests_percent) = (rng.u32(1..=12), rng.u32(300..=1200), rng.u32(5..=30));
         let (has_comparisons, has_silent_losses) = (rng.u32(..100) < 30, rng.u32(..100) < 60);
+        let has_old_copy = rng.u32(..100) < 15;
         Self {
             seed,
             sites,
@@ -152,6 +160,7 @@ impl larder_seeds::Scenario for Scenario {
             has_newcomer: has_newcomer && sites > 2,
             has_absence,
             has_restore,
+            has_old_copy,
             has_flushes,
             is_tight,
             has_comparisons,
@@ -172,6 +181,7 @@ impl larder_seeds::Scenario for Scenario {
             has_flushes: self.has_flushes || is(&[Bug::SendFlushed]),
             has_drift: self.has_drift || is(&[Bug::BrokenPromise]),
             has_bad_clock: self.has_bad_clock || is(&[Bug::BrokenPromise, Bug::HastyNewcomer]),
+            has_old_copy: self.has_old_copy || is(&[Bug::CursorByNumber]),
             // Else they would mend what a bug has done before it is seen.
             has_comparisons: self.has_comparisons && bug.is_none() || is(&Bug::OF_COMPARISONS),
             has_silent_losses: self.has_silent_losses && bug.is_none()
@@ -196,12 +206,18 @@ impl Scenario {
     /// Without what does not go together.
     fn settled(self) -> Self {
         let has_silent_losses = self.has_silent_losses && self.has_comparisons;
+        // A bug that needs other misfortunes is looked for among these.
+        let is_of_another = self.bug.is_some_and(|bug| bug != Bug::CursorByNumber);
+        let has_old_copy = self.has_old_copy && !has_silent_losses && !is_of_another;
         Self {
             has_silent_losses,
             has_trims: self.has_trims && !has_silent_losses,
             has_newcomer: self.has_newcomer && !has_silent_losses,
             has_absence: self.has_absence && !has_silent_losses,
-            has_restore: self.has_restore && !has_silent_losses,
+            has_restore: self.has_restore && !has_silent_losses && !has_old_copy,
+            has_old_copy,
+            has_drift: self.has_drift && !has_old_copy,
+            has_bad_clock: self.has_bad_clock && !has_old_copy,
             ..self
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use larder_replication::compare::Votes;
 use larder_replication::entry::Beat;
 use larder_replication::flushes::FlushMark;
+use larder_replication::lineage::Lineage;
 use larder_replication::link::{AHEAD_MICROS_MAX, CopyBegun, LogExtent, Now, Settings};
 use larder_replication::members::{Members, Position, Standing};
 use larder_replication::state::{Expiry, Item, State};
@@ -38,6 +39,10 @@ pub(crate) struct Site {
     breaks_promises: bool,
     /// It was added to the others later, and takes no writes yet. Kept with the store.
     pub(crate) is_newcomer: bool,
+    /// Its store was found to be an older copy, and takes no writes before it has a copy. Kept with the store.
+    pub(crate) is_outdated: bool,
+    /// Of the last run.
+    run: u64,
     /// Own changes that are not durable yet.
     pub(crate) pending: Vec<Change>,
     /// Copies that are taken, by site.
@@ -59,7 +64,7 @@ impl Site {
     pub(crate) fn new(number: u8, incarnation: u64, scenario: &Scenario) -> Self {
         Self {
             number,
-            settings: settings(number, incarnation, scenario),
+            settings: settings(number, incarnation, 1, scenario),
             live: Data::default(),
             disk: Data::default(),
             log_start: 0,
@@ -69,6 +74,8 @@ impl Site {
             restored: 0,
             breaks_promises: scenario.has(super::scenario::Bug::BrokenPromise),
             is_newcomer: false,
+            is_outdated: false,
+            run: 1,
             pending: Vec::new(),
             taken: BTreeMap::new(),
             backup: None,
@@ -98,10 +105,23 @@ impl Site {
         LogExtent { incarnation: self.settings.incarnation, start: self.log_start, durable: self.disk.last }
     }
 
+    /// Keeps a position, with what the site has confirmed by now.
+    pub(crate) fn place(&mut self, position: Position) -> Position {
+        let position = self.members.with_confirmed(position);
+        self.live.place(position);
+        position
+    }
+
+    /// Others hear of this run from here on.
+    pub(crate) fn note_run(&mut self) {
+        self.live.lineage.last = self.settings.run;
+        self.disk.lineage.last = self.settings.run;
+    }
+
     /// Whether clients may change something.
     pub(crate) fn takes_writes(&mut self) -> bool {
         self.is_newcomer &= !self.members.has_heard_all();
-        !self.is_newcomer
+        !self.is_newcomer && !self.is_outdated
     }
 
     /// A version above this one, and all that was promised.
@@ -180,6 +200,10 @@ impl Site {
 
     /// What is not durable is lost.
     pub(crate) fn crash(&mut self, micros: u64) {
+        self.run += 1;
+        self.settings = Arc::new(Settings { run: self.run, ..Settings::clone(&self.settings) });
+        let last = self.disk.last;
+        self.disk.lineage.open(last);
         self.live = self.disk.clone();
         self.pending.clear();
         self.promised = self.live.beat.clock;
@@ -192,18 +216,31 @@ impl Site {
     /// An older state comes back, as another incarnation.
     pub(crate) fn restore(&mut self, backup: Data, incarnation: u64, scenario: &Scenario, micros: u64) {
         self.disk = backup;
-        self.disk.positions.values_mut().for_each(|position| *position = position.restored());
         self.log_start = 0;
-        self.settings = settings(self.number, incarnation, scenario);
         self.backup = None;
+        self.renew(incarnation, scenario, micros);
+    }
+
+    /// The same, and nobody says so: the incarnation is what it was.
+    pub(crate) fn replace_by_copy(&mut self, copy: Data, micros: u64) {
+        self.disk = copy;
+        self.log_start = 0;
+        self.crash(micros);
+    }
+
+    /// Others have more of this log than there is: it goes on as another one.
+    pub(crate) fn renew(&mut self, incarnation: u64, scenario: &Scenario, micros: u64) {
+        self.disk.positions.values_mut().for_each(|position| *position = position.restored());
+        self.disk.lineage = Lineage::beginning(self.disk.last);
+        self.settings = settings(self.number, incarnation, self.run, scenario);
         // What was given before is not known any more, and was not further ahead of the clock.
-        self.restored = version_at(self.unix_micros(micros) + AHEAD_MICROS_MAX + 1_000_000, self.number);
+        self.restored = version_at(self.unix_micros(micros) + AHEAD_MICROS_MAX, self.number);
         self.crash(micros);
     }
 }
 
-fn settings(number: u8, incarnation: u64, scenario: &Scenario) -> Arc<Settings> {
-    let mut settings = Settings::new(number, incarnation, Token::new(*b"the token"));
+fn settings(number: u8, incarnation: u64, run: u64, scenario: &Scenario) -> Arc<Settings> {
+    let mut settings = Settings::new(number, incarnation, run, Token::new(*b"the token"));
     if scenario.is_tight {
         settings.batch_bytes = 80;
         settings.window_bytes = 200;

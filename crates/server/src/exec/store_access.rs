@@ -111,8 +111,10 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
     pub(super) fn admit(&self, number: u8, intent: Intent) -> Result<(), Unanswered> {
         self.refuse_datagram()?;
         let Some(persistence) = &self.cx.shared.persistence else { return Ok(()) };
-        if persistence.is_new_site() && self.cx.shared.is_replicated(number) {
-            return Err(Unanswered::Refused(Error::NewSite));
+        if let Some(refusal) = persistence.site_refusal()
+            && self.cx.shared.is_replicated(number)
+        {
+            return Err(Unanswered::Refused(refusal));
         }
         // Read before what it is about: then no change of that is missed.
         let progress = persistence.journal.progress();

@@ -8,6 +8,7 @@ use larder_replication::link::{ALIVE_MICROS, Publisher, PublisherAction};
 use larder_replication::wire::Side;
 
 use super::home::{Order, Runner};
+use super::publish::{Served, is_over};
 use super::stream::{INPUT_BYTES, PeerStream, ended};
 use super::tell::Teller;
 use super::waiters::Until;
@@ -20,9 +21,9 @@ pub(super) fn serve(
     mut publisher: Publisher,
     (first, body): (Side, Vec<u8>),
     mut share: Share<'_>,
-    shared: &Shared,
-    site: &Site,
+    connection: &Served<'_>,
 ) -> io::Result<()> {
+    let (shared, site) = (connection.shared, connection.site);
     let Some(peer) = publisher.peer().filter(|peer| site.members().position(*peer).is_some()) else {
         return Err(io::Error::other("the site is not among the configured peers"));
     };
@@ -40,7 +41,7 @@ pub(super) fn serve(
     let mut input = vec![0; INPUT_BYTES];
     let mut rest = Rest::Busy;
     loop {
-        if site.is_over_for(Some(peer)) {
+        if is_over(&publisher, &connection.settings, site) {
             publisher.stop();
         }
         if let Some(ring) = shared.ring.as_ref().filter(|_| rest == Rest::Idle && served.teller.is_some()) {
@@ -59,9 +60,7 @@ pub(super) fn serve(
                     served.hear(side, body, &mut publisher)?;
                     is_busy = true;
                 }
-                PublisherAction::Close(closed) => {
-                    tracing::info!(site = peer, "a peer's connection ends: {closed}")
-                }
+                PublisherAction::Close(closed) => connection.note_end(&publisher, &closed),
                 _ => {}
             }
         }
@@ -148,7 +147,7 @@ impl Aside<'_> {
         let now = self.site.now();
         if now.micros >= self.clock_due_micros {
             self.clock_due_micros = now.micros + ALIVE_MICROS;
-            let command_bytes_max = self.site.settings.body_bytes_max as u64;
+            let command_bytes_max = self.site.settings().body_bytes_max as u64;
             publisher.say(Side::HomeClock { clock_micros: now.micros, command_bytes_max }, &[], now);
         }
         let mut is_busy = !self.asked.is_empty();
@@ -173,7 +172,7 @@ pub(super) struct Share<'a> {
 
 impl<'a> Share<'a> {
     pub(super) fn of(site: &'a Site) -> Self {
-        Self::within(&site.asked_bytes, BODIES_MAX * site.settings.body_bytes_max)
+        Self::within(&site.asked_bytes, BODIES_MAX * site.settings().body_bytes_max)
     }
 
     fn within(all: &'a AtomicUsize, bytes_max: usize) -> Self {

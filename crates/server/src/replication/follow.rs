@@ -56,6 +56,7 @@ impl CachePull<'_> {
     fn follow(&mut self, has_connected: &mut bool) -> io::Result<()> {
         let (site, ring) = (self.site, self.ring);
         let mut connection = Outgoing::connect(self.peer, self.shared, site)?;
+        let began_micros = connection.began_micros;
         while !connection.subscriber.is_closed() {
             connection.hear(&mut VecDeque::new(), Until { position: 0, timeout: Duration::MAX })?;
             let Outgoing { stream, subscriber, .. } = &mut connection;
@@ -64,10 +65,12 @@ impl CachePull<'_> {
                     SubscriberAction::Send(bytes) => {
                         stream.write_all(&bytes, || self.peer.is_over(site))?;
                     }
-                    SubscriberAction::Connected { site: number, .. } => {
-                        self.peer.check(number)?;
+                    SubscriberAction::Connected { site: number, run, .. } => {
+                        if !self.peer.meet(site, subscriber, (number, run), began_micros)? {
+                            continue;
+                        }
                         let (cursor, body_bytes_max) =
-                            (self.cursor.clone(), site.settings.body_bytes_max as u64);
+                            (self.cursor.clone(), site.settings().body_bytes_max as u64);
                         subscriber.say(Side::Follow { cursor, body_bytes_max }, &[], site.now());
                     }
                     SubscriberAction::Side(Side::Following(cursor, gap), _) => {

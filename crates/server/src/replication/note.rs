@@ -1,6 +1,7 @@
 //! Notes of the own log: how far this site is, and how far it is in the others' logs.
 
 use larder_replication::entry::Beat;
+use larder_replication::lineage::{EndedRun, Lineage};
 use larder_replication::members::{CopyExtent, Cursor, Position, Standing};
 use larder_store::NOTE_BYTES_MAX;
 
@@ -10,6 +11,10 @@ pub(super) const BEAT: &[u8] = b"replication/beat";
 pub(super) const OWN: &[u8] = b"replication/own";
 /// The name of the note that this site has heard all others once, or was the first: its value says nothing.
 pub(super) const READY: &[u8] = b"replication/ready";
+/// The name of the note of the log's runs: [`encode_runs`].
+pub(super) const RUNS: &[u8] = b"replication/runs";
+/// The name of the note that the log goes on as another one: [`encode_renewed`].
+pub(super) const RENEWED: &[u8] = b"replication/renewed";
 const COPY: &[u8] = b"replication/copy/";
 const COPY_FOR: &[u8] = b"replication/copy-for/";
 const POSITION: &[u8] = b"replication/site/";
@@ -92,7 +97,7 @@ pub(super) fn decode_copy(bytes: &[u8]) -> Option<TakenCopy> {
 }
 
 pub(super) fn encode_position(position: &Position) -> Vec<u8> {
-    let Position { site, standing, incarnation, cursor, beat } = *position;
+    let Position { site, standing, incarnation, cursor, beat, confirmed } = *position;
     let standing = match standing {
         Standing::In => 0,
         Standing::Joining => 1,
@@ -105,6 +110,9 @@ pub(super) fn encode_position(position: &Position) -> Vec<u8> {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     bytes.extend_from_slice(&encode_beat(&beat));
+    for number in [cursor.run, confirmed.incarnation, confirmed.sequence] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
     bytes
 }
 
@@ -118,9 +126,13 @@ pub(super) fn decode_position(bytes: &[u8]) -> Option<Position> {
         4 => Standing::Removed,
         _ => return None,
     };
-    let [incarnation, of_log, sequence, clock, stable, horizon] = numbers_of(numbers)?;
-    let cursor = Cursor { incarnation: of_log, sequence };
-    Some(Position { site, standing, incarnation, cursor, beat: Beat { clock, stable, horizon } })
+    // Without the last three it was noted before they were.
+    let later = numbers.get(48..).filter(|later| !later.is_empty());
+    let [run, own, confirmed] = later.map_or(Some([0; 3]), numbers_of)?;
+    let [incarnation, of_log, sequence, clock, stable, horizon] = numbers_of(numbers.get(..48)?)?;
+    let cursor = Cursor { incarnation: of_log, run, sequence };
+    let confirmed = Cursor { incarnation: own, run: 0, sequence: confirmed };
+    Some(Position { site, standing, incarnation, cursor, beat: Beat { clock, stable, horizon }, confirmed })
 }
 
 pub(super) fn encode_beat(beat: &Beat) -> Vec<u8> {
@@ -142,17 +154,56 @@ pub(super) fn decode_own(bytes: &[u8]) -> Option<(u8, u64)> {
     Some((site, u64::from_le_bytes(incarnation.try_into().ok()?)))
 }
 
+pub(super) fn encode_runs(lineage: &Lineage) -> Vec<u8> {
+    let Lineage { unknown_to, ended, last } = lineage;
+    let ended = ended.iter().flat_map(|EndedRun { run, end }| [*run, *end]);
+    [*unknown_to, *last].into_iter().chain(ended).flat_map(u64::to_le_bytes).collect()
+}
+
+pub(super) fn decode_runs(bytes: &[u8]) -> Option<Lineage> {
+    let (numbers, ended) = bytes.split_at_checked(16)?;
+    let [unknown_to, last] = numbers_of(numbers)?;
+    let ended = ended.chunks(16).map(|ended| numbers_of(ended).map(|[run, end]| EndedRun { run, end }));
+    Some(Lineage { unknown_to, ended: ended.collect::<Option<_>>()?, last })
+}
+
+/// The log goes on as another one, since the store was found to be an older copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Renewed {
+    /// The incarnation that the store itself had: if it has another one, this note is of no use any more.
+    pub(super) of: u64,
+    /// Of the log from here on.
+    pub(super) incarnation: u64,
+    /// How it was found; empty: the site has had a copy of another one since.
+    pub(super) why: String,
+}
+
+pub(super) fn encode_renewed(renewed: &Renewed) -> Vec<u8> {
+    let numbers = [renewed.of, renewed.incarnation].map(u64::to_le_bytes);
+    let room = NOTE_BYTES_MAX - numbers.as_flattened().len();
+    let end = (0..=renewed.why.len().min(room)).rev().find(|end| renewed.why.is_char_boundary(*end));
+    [numbers.as_flattened(), &renewed.why.as_bytes()[..end.unwrap_or_default()]].concat()
+}
+
+pub(super) fn decode_renewed(bytes: &[u8]) -> Option<Renewed> {
+    let (numbers, why) = bytes.split_at_checked(16)?;
+    let [of, incarnation] = numbers_of(numbers)?;
+    Some(Renewed { of, incarnation, why: String::from_utf8(why.to_vec()).ok()? })
+}
+
 /// Exactly so many numbers.
 fn numbers_of<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (numbers, []) = bytes.as_chunks::<8>() else { return None };
     <[[u8; 8]; N]>::try_from(numbers).ok().map(|numbers| numbers.map(u64::from_le_bytes))
 }
 
-/// Two bytes and six numbers.
-const POSITION_BYTES: usize = 50;
+/// Two bytes and nine numbers.
+const POSITION_BYTES: usize = 74;
 
 #[cfg(test)]
 mod tests {
+    use larder_replication::lineage::RUNS_MAX;
+
     use super::*;
 
     #[test]
@@ -160,16 +211,35 @@ mod tests {
         let beat = Beat { clock: 3, stable: 2, horizon: 1 };
         use Standing::{In, Joining, Removed, Restored, Silent};
         for standing in [In, Joining, Restored, Silent, Removed] {
-            let cursor = Cursor { incarnation: 8, sequence: 9 };
-            let position = Position { site: 7, standing, incarnation: 6, cursor, beat };
+            let cursor = Cursor { incarnation: 8, run: 4, sequence: 9 };
+            let confirmed = Cursor { incarnation: 3, run: 0, sequence: 2 };
+            let position = Position { site: 7, standing, incarnation: 6, cursor, beat, confirmed };
             let bytes = encode_position(&position);
             assert_eq!(decode_position(&bytes), Some(position));
-            assert_eq!(decode_position(&bytes[1..]), None);
+            assert_eq!((decode_position(&bytes[1..]), decode_position(&bytes[..58])), (None, None));
+            let cursor = Cursor { run: 0, ..cursor };
+            let earlier = Position { cursor, confirmed: Cursor::default(), ..position };
+            assert_eq!(
+                decode_position(&bytes[..50]),
+                Some(earlier),
+                "as it was noted before there were runs"
+            );
             let extent = CopyExtent { start: 10, horizon: 11, others: vec![position; 7] };
             let bytes = encode_extent(&extent);
             assert!(bytes.len() <= NOTE_BYTES_MAX);
             assert_eq!((decode_extent(&bytes), decode_extent(&bytes[1..])), (Some(extent), None));
         }
+        let ended = (0..RUNS_MAX as u64).map(|run| EndedRun { run, end: 10 * run }).collect();
+        let lineage = Lineage { unknown_to: 5, ended, last: 9 };
+        let bytes = encode_runs(&lineage);
+        assert!(bytes.len() <= NOTE_BYTES_MAX);
+        assert_eq!((decode_runs(&bytes), decode_runs(&bytes[8..])), (Some(lineage), None));
+        for why in ["", "it is behind"] {
+            let renewed = Renewed { of: 1, incarnation: 2, why: why.into() };
+            assert_eq!(decode_renewed(&encode_renewed(&renewed)), Some(renewed));
+        }
+        let long = Renewed { of: 1, incarnation: 2, why: "\u{e4}".repeat(600) };
+        assert_eq!(encode_renewed(&long).len(), NOTE_BYTES_MAX);
         assert_eq!(decode_extent(b""), None);
         assert_eq!(
             (site_of_copy_for(&name_of_copy_for(7)), site_of_copy(&name_of_copy_for(7))),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use larder_replication::link::Subscriber;
+use larder_replication::link::{Settings, Subscriber};
 
 use super::Site;
 use super::peers::PeerAddress;
@@ -16,6 +16,9 @@ use crate::startup::random;
 pub(super) struct Outgoing<'s> {
     site: &'s Site,
     peer: &'s PeerAddress<'s>,
+    pub(super) settings: Arc<Settings>,
+    /// Before it was made.
+    pub(super) began_micros: u64,
     pub(super) stream: PeerStream,
     pub(super) subscriber: Subscriber,
     pub(super) waiter: Waiter<'s>,
@@ -24,9 +27,12 @@ pub(super) struct Outgoing<'s> {
 
 impl<'s> Outgoing<'s> {
     pub(super) fn connect(peer: &'s PeerAddress<'s>, shared: &Shared, site: &'s Site) -> io::Result<Self> {
+        let (settings, began_micros) = (site.settings(), site.now().micros);
         Ok(Self {
             stream: PeerStream::connect(peer.address, shared, site)?,
-            subscriber: Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now()),
+            subscriber: Subscriber::new(Arc::clone(&settings), random::bytes()?, site.now()),
+            settings,
+            began_micros,
             waiter: site.waiter()?,
             input: vec![0; INPUT_BYTES],
             site,
@@ -37,6 +43,15 @@ impl<'s> Outgoing<'s> {
     /// Passes on what has come until then, and that time has passed; sends what the socket takes, from the front of
     /// `output`. True: something has come. Errors: also if the peer has closed the connection.
     pub(super) fn hear(&mut self, output: &mut VecDeque<u8>, until: Until) -> io::Result<bool> {
+        // Who is known by now was met by the caller.
+        let was_met_last = |(site, run)| self.site.was_met_last(site, run);
+        if self.peer.is_over(self.site)
+            || !self.site.is_current(&self.settings)
+            || !self.subscriber.peer_run().is_none_or(was_met_last)
+        {
+            self.subscriber.stop();
+            return Ok(false);
+        }
         let timeout = until.timeout.min(self.site.time_until(self.subscriber.deadline_micros()));
         let until = Until { timeout, ..until };
         let heard = self.stream.exchange(output, &mut self.input, &self.waiter, until)?;

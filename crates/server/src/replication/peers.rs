@@ -13,7 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use larder_replication::link::Subscriber;
+use larder_replication::wire::Refusal;
+
 use super::apply::Applier;
+use super::stream::Refused;
 use super::{PEERS_MAX, Site, follow, home, subscribe};
 use crate::shared::Shared;
 use crate::startup::bounded_file;
@@ -86,13 +90,24 @@ impl<'p> PeerAddress<'p> {
         site.is_stopping() || self.has_to_end.load(SeqCst)
     }
 
-    /// Errors: another site is there than has to be.
-    pub(super) fn check(&self, site: u8) -> io::Result<()> {
-        if self.number == 0 || self.number == site {
-            return Ok(());
+    /// The site is there, as both sides know the token, over a connection that was not made before then. False: the
+    /// connection ends, since there are two servers of its number. Errors: another site is there than has to be.
+    pub(super) fn meet(
+        &self,
+        site: &Site,
+        subscriber: &mut Subscriber,
+        (number, run): (u8, u64),
+        began_micros: u64,
+    ) -> io::Result<bool> {
+        if self.number != 0 && self.number != number {
+            let error = format!("--peers-file has site {} there, and it is site {number}", self.number);
+            return Err(Refused(error).into());
         }
-        let error = format!("--peers-file has site {} there, and it is site {site}", self.number);
-        Err(io::Error::other(error))
+        let met = site.meet(number, run, (self.address, true), began_micros);
+        if let Err(two) = &met {
+            subscriber.refuse(Refusal::SameSite, two);
+        }
+        Ok(met.is_ok())
     }
 }
 

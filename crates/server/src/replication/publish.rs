@@ -1,17 +1,23 @@
 //! The log, for sites that pull it.
 
 mod accept;
+mod behind;
 mod read;
 mod state;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use larder_replication::link::{CopyStart, Publisher, PublisherAction, admit};
-use larder_replication::members::Standing;
+use larder_replication::link::{
+    Closed, CopyStart, Publisher, PublisherAction, Settings, Subscription, admit,
+};
+use larder_replication::members::{Cursor, Standing};
+use larder_replication::wire::Refusal;
 
 pub(super) use self::accept::{CONNECTIONS_MAX, accept};
+pub(super) use self::behind::Behind;
 pub(super) use self::state::{expiry_of, is_told, state_of};
 use super::stream::{INPUT_BYTES, PeerStream};
 use super::waiters::Until;
@@ -21,22 +27,23 @@ use crate::shared::Shared;
 use crate::startup::random;
 
 /// `proven`: called once the peer has proven that it knows the token.
-fn serve(stream: TcpStream, shared: &Shared, site: &Site, proven: impl FnOnce()) -> io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    began_micros: u64,
+    shared: &Shared,
+    site: &Site,
+    proven: impl FnOnce(),
+) -> io::Result<()> {
     let mut proven = Some(proven);
+    let address = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
+    let (settings, confirmed) = (site.settings(), site.confirmed());
     let mut stream = PeerStream::accepted(stream, shared, site)?;
-    let mut publisher = Publisher::new(
-        Arc::clone(&site.settings),
-        random::bytes()?,
-        site.store.durable_sequence(),
-        site.now(),
-    );
+    let mut publisher =
+        Publisher::new(Arc::clone(&settings), random::bytes()?, site.store.durable_sequence(), site.now());
     let (waiter, mut share) = (site.waiter()?, aside::Share::of(site));
-    let mut served = Served { shared, site, registered: None, body_bytes: 0 };
+    let mut served = Served { shared, site, settings, address, confirmed, registered: None, body_bytes: 0 };
     let mut input = vec![0; INPUT_BYTES];
     loop {
-        if site.is_over_for(publisher.peer()) {
-            publisher.stop();
-        }
         // Read before what it is about: then what becomes durable meanwhile ends the wait at once.
         let durable = site.journal.durable();
         publisher.durable(site.store.durable_sequence());
@@ -45,11 +52,14 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site, proven: impl FnOnce())
             && let Some(proven) = proven.take()
         {
             proven();
+            served.meet(&mut publisher, began_micros);
+        }
+        if is_over(&publisher, &served.settings, site) {
+            publisher.stop();
         }
         while let Some(action) = publisher.next_action() {
             if let PublisherAction::Side(side, body) = action {
-                drop(served);
-                return aside::serve(stream, publisher, (side, body), share, shared, site);
+                return aside::serve(stream, publisher, (side, body), share, &served);
             }
             served.perform(action, &mut publisher, &mut stream)?;
         }
@@ -70,10 +80,22 @@ fn serve(stream: TcpStream, shared: &Shared, site: &Site, proven: impl FnOnce())
     }
 }
 
+/// The connection is of no use any more.
+pub(super) fn is_over(publisher: &Publisher, settings: &Arc<Settings>, site: &Site) -> bool {
+    site.is_over_for(publisher.peer())
+        || !site.is_current(settings)
+        || !publisher.peer_run().is_none_or(|(number, run)| site.was_met_last(number, run))
+}
+
 /// A connection that is served.
-struct Served<'s> {
-    shared: &'s Shared,
-    site: &'s Site,
+pub(super) struct Served<'s> {
+    pub(super) shared: &'s Shared,
+    pub(super) site: &'s Site,
+    pub(super) settings: Arc<Settings>,
+    /// Of the other site.
+    address: String,
+    /// What the others had confirmed when it was made.
+    confirmed: BTreeMap<u8, Cursor>,
     /// The puller in whose figures it counts.
     registered: Option<u8>,
     /// Of the last batch: the next one is about as long.
@@ -81,6 +103,19 @@ struct Served<'s> {
 }
 
 impl Served<'_> {
+    /// Both sites know the token. The connection ends if there are two servers of the other one's number.
+    fn meet(&self, publisher: &mut Publisher, began_micros: u64) {
+        let Some((number, run)) = publisher.peer_run() else { return };
+        if let Err(two) = self.site.meet(number, run, (&self.address, false), began_micros) {
+            publisher.refuse(Refusal::SameSite, &two);
+        }
+    }
+
+    /// The connection has ended.
+    pub(super) fn note_end(&self, publisher: &Publisher, closed: &Closed) {
+        self.site.note_end(self.shared, &self.address, publisher.peer(), closed);
+    }
+
     fn register(&mut self, puller: u8) {
         if self.registered.is_none() {
             self.registered = Some(puller);
@@ -109,8 +144,10 @@ impl Served<'_> {
                     let state = SiteState::Restored;
                     self.shared.tell_of_sites(&Event::Site { site: puller, state, peer: "" });
                 }
-                let extent = site.extent_from(cursor.sequence);
-                let admission = admit(&site.members(), puller, cursor, extent);
+                let (extent, lineage) = (site.extent_from(cursor.sequence), site.lineage()?);
+                let confirmed = self.confirmed.get(&puller).copied().unwrap_or_default();
+                let asked = Subscription { site: puller, cursor, confirmed };
+                let admission = admit(&site.members(), asked, extent, &lineage);
                 tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");
                 publisher.admit(admission);
             }
@@ -148,8 +185,13 @@ impl Served<'_> {
                 publisher.copy_read(read);
             }
             PublisherAction::Compare(step) => compare::answer(step, publisher, self.shared, site)?,
-            PublisherAction::Confirmed { site: puller, sequence } => {
-                site.members().note_confirmed(puller, sequence);
+            PublisherAction::Confirmed { site: puller, incarnation, sequence } => {
+                let Settings { incarnation: own, run, .. } = *self.settings;
+                site.members().note_confirmed(
+                    puller,
+                    incarnation,
+                    Cursor { incarnation: own, run, sequence },
+                );
                 site.with_puller(puller, |figures| {
                     if sequence > figures.confirmed {
                         figures.confirmed = sequence;
@@ -166,7 +208,19 @@ impl Served<'_> {
             // Taken by the caller.
             PublisherAction::Side(..) => {}
             PublisherAction::Close(closed) => {
-                tracing::info!(site = publisher.peer(), "a peer's connection ends: {closed}");
+                self.note_end(publisher, &closed);
+                if closed.by_peer {
+                    return Ok(());
+                }
+                if let Some(peer) = publisher.peer().filter(|_| closed.refusal.stays()) {
+                    site.with_puller(peer, |figures| {
+                        figures.failure.clone_from(&closed.sentence);
+                        figures.failed_after = figures.confirmed;
+                    });
+                }
+                if closed.refusal == Refusal::AheadOfLog {
+                    site.become_outdated(&self.settings, &closed.sentence);
+                }
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use larder_policy::{Keep, Told};
 use larder_replication::members::{Position, Standing};
 use larder_replication::version::{unix_micros_of, unix_secs_of};
 
+use super::publish::Behind;
 use super::{PeerFigures, PullerFigures, Site};
 use crate::namespaces::name_of;
 use crate::shared::Shared;
@@ -16,8 +17,8 @@ pub(crate) struct Report {
     pub(crate) site: u8,
     /// Its wall clock.
     pub(crate) unix_micros: u64,
-    /// False: it is new, and has not heard all others yet.
-    pub(crate) takes_changes: bool,
+    /// Why it takes no changes of clients; empty: it does.
+    pub(crate) refused: String,
     pub(crate) log_durable_sequence: u64,
     /// Every site has all changes up to then; 0: that is not known.
     pub(crate) horizon_unix_secs: u64,
@@ -48,9 +49,11 @@ pub(crate) struct SiteReport {
     pub(crate) position: Option<Position>,
     /// For how long nothing has arrived of it, at least. `None`: nobody waits for it.
     pub(crate) unheard_secs: Option<u64>,
+    /// It has this site's log up to here, durably.
+    pub(crate) confirmed: u64,
     /// `None`: it never pulled since the start.
     pub(crate) puller: Option<PullerFigures>,
-    /// What it lacks of this site's log; `None`: it has not said since the start.
+    /// Changes of this site's clients that it has not confirmed; `None`: it has not pulled since the start.
     pub(crate) entries_behind: Option<u64>,
     /// Files of the log that are kept for it.
     pub(crate) kept_bytes: u64,
@@ -70,16 +73,19 @@ impl Report {
             lag_micros: site.lag_micros(&figures),
             figures,
         });
+        let confirmed_by = site.confirmed();
+        let behind = Behind { shared, site };
         let sites = known.into_iter().map(|other| {
             let position = positions.iter().find(|position| position.site == other).copied();
             let puller = pullers.get(&other).cloned();
-            let confirmed = puller.as_ref().map_or(0, |puller| puller.confirmed);
+            let confirmed = confirmed_by.get(&other).map_or(0, |cursor| cursor.sequence);
             let is_waited_for = position.is_some_and(|position| !position.standing.is_out());
             SiteReport {
                 site: other,
                 position,
                 unheard_secs: site.unheard_secs(other),
-                entries_behind: puller.as_ref().map(|_| log_durable_sequence.saturating_sub(confirmed)),
+                entries_behind: puller.as_ref().map(|_| behind.after(confirmed)),
+                confirmed,
                 puller,
                 kept_bytes: if is_waited_for { site.store.log_bytes_after(confirmed) } else { 0 },
             }
@@ -87,7 +93,7 @@ impl Report {
         Some(Self {
             site: site.number(),
             unix_micros: site.now().unix_micros,
-            takes_changes: !site.is_new(),
+            refused: site.why_refused(),
             log_durable_sequence,
             horizon_unix_secs: if horizon == 0 { 0 } else { unix_secs_of(horizon) },
             log_bytes_max: site.log_bytes_max,

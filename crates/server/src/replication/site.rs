@@ -2,6 +2,9 @@
 
 mod figures;
 mod notes;
+mod own_log;
+mod refusals;
+mod servers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,24 +14,46 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_policy::NAMESPACES_MAX;
+use larder_protocol::Error;
 use larder_replication::compare::Votes;
+use larder_replication::lineage::Lineage;
 use larder_replication::link::{self, LogExtent, Now};
 use larder_replication::members::{Members, Position, Standing};
-use larder_replication::version::{unix_secs_of, version_at};
-use larder_replication::wire::Token;
+use larder_replication::version::unix_secs_of;
+use larder_replication::wire::{Refusal, Token};
 use larder_store::commit::{Journal, Outcome};
 use larder_store::{Retention, Store};
 
 pub(crate) use self::figures::{PeerFigures, PullerFigures};
 use self::notes::Noted;
+use self::own_log::{Runs, random_number};
+use self::servers::Servers;
 use super::note::TakenCopy;
 use super::waiters::{Waiter, Waiters};
 use super::{ReplicationSettings, note};
+use crate::observe::journal::Rarely;
 use crate::shared::Shared;
 
 /// This site, as it sees itself and the others.
 pub struct Site {
-    pub(super) settings: Arc<link::Settings>,
+    number: u8,
+    /// Of this process: see [`Lineage`].
+    run: u64,
+    /// On all connections that begin.
+    settings: Mutex<Arc<link::Settings>>,
+    runs: Mutex<Runs>,
+    /// The store is known to be an older copy, and the site has had no copy of another one since: it takes no changes.
+    is_outdated: AtomicBool,
+    why_outdated: Mutex<String>,
+    /// Whoever lets the log go on as another one.
+    renewing: Mutex<()>,
+    /// Of other sites.
+    servers: Mutex<Servers>,
+    /// Another server has this one's number, as far as is known until then; 0: none has. It takes no changes.
+    twin_until_micros: AtomicU64,
+    twin: Mutex<String>,
+    /// Refusals between sites, for the log.
+    refusals: [Rarely; Refusal::COUNT],
     pub(super) journal: Arc<Journal>,
     pub(super) store: Arc<dyn Store>,
     /// As the durable log has it.
@@ -80,7 +105,9 @@ impl Site {
         let persistence = shared.persistence.as_ref().ok_or_else(|| io::Error::other("there is no store"))?;
         let store = persistence.store().ok_or_else(|| io::Error::other("there is no store"))?;
         let (journal, store) = (Arc::clone(&persistence.journal), Arc::clone(store));
-        let incarnation = store.incarnation();
+        let renewed = store.note(note::RENEWED).and_then(|bytes| note::decode_renewed(&bytes));
+        let renewed = renewed.filter(|renewed| renewed.of == store.incarnation());
+        let incarnation = renewed.as_ref().map_or_else(|| store.incarnation(), |renewed| renewed.incarnation);
         let unsupported = |error: larder_store::Error| io::Error::other(format!("--site: {error}"));
         let store_is_new = store.note(note::READY).is_none();
         let beat = store.note(note::BEAT).and_then(|bytes| note::decode_beat(&bytes)).unwrap_or_default();
@@ -116,21 +143,32 @@ impl Site {
             let error = format!("the store is that of site {site}, and --site says {}", settings.site);
             return Err(io::Error::other(error));
         }
-        if is_restored {
-            // What this site gave since is not known, and was not further ahead.
-            let micros = journal.unix_micros() + RESTORED_MICROS;
-            journal.raise_replicated_versions(version_at(micros, settings.site));
-        }
         // Expiries from before the start may wait for values.
         journal.await_value(store.highest_version());
         journal.raise_replicated_versions(beat.clock.max(members.highest_horizon()));
         let token = token.unwrap_or_else(|| Token::new(Vec::new()));
-        let mut link = link::Settings::new(settings.site, incarnation, token);
+        let run = random_number()?;
+        let last_sequence = store.last_sequence();
+        let runs = store.note(note::RUNS).and_then(|bytes| note::decode_runs(&bytes));
+        let mut lineage = runs.filter(|_| !is_restored).unwrap_or_else(|| Lineage::beginning(last_sequence));
+        let has_ended_run = lineage.open(last_sequence);
+        let mut link = link::Settings::new(settings.site, incarnation, run, token);
         link.body_bytes_max = link.body_bytes_max.max(shared.settings.item_bytes_max as usize + (1 << 20));
         let figures = peers.iter().map(|address| (address.clone(), PeerFigures::default())).collect();
         let live = positions.iter().copied().map(|position| (position.site, position)).collect();
+        let why_outdated = renewed.map(|renewed| renewed.why).unwrap_or_default();
         let site = Self {
-            settings: Arc::new(link),
+            number: settings.site,
+            run,
+            settings: Mutex::new(Arc::new(link)),
+            runs: Mutex::new(Runs { lineage, noted: 0 }),
+            is_outdated: AtomicBool::new(!why_outdated.is_empty()),
+            why_outdated: Mutex::new(why_outdated),
+            renewing: Mutex::default(),
+            servers: Mutex::default(),
+            twin_until_micros: AtomicU64::new(0),
+            twin: Mutex::default(),
+            refusals: Default::default(),
             journal,
             store,
             members: Mutex::new(members),
@@ -160,13 +198,23 @@ impl Site {
             pullers: Mutex::default(),
             conflicts: [const { AtomicU64::new(0) }; NAMESPACES_MAX + 1],
         };
+        if has_ended_run {
+            // Before anything that this run writes.
+            site.submit_runs(&lock(&site.runs).lineage);
+        }
         if is_restored {
+            site.forget_what_was_given();
             positions.iter().for_each(|position| {
                 site.keep_standing(*position);
             });
         }
         if peers.is_empty() {
             site.end_being_new();
+            // There is nobody to take a copy of.
+            if site.is_outdated.swap(false, Relaxed) {
+                site.note_that_nothing_is_outdated(incarnation);
+                lock(&site.why_outdated).clear();
+            }
         }
         site.submit_note(note::OWN, &note::encode_own(settings.site, incarnation), true);
         Ok(site)
@@ -174,7 +222,7 @@ impl Site {
 
     /// The number of this site.
     pub(crate) fn number(&self) -> u8 {
-        self.settings.site
+        self.number
     }
 
     pub(super) fn now(&self) -> Now {
@@ -232,7 +280,7 @@ impl Site {
     /// What there is of the own log.
     pub(super) fn extent(&self) -> LogExtent {
         let start = self.log_start().max(self.unreadable.load(SeqCst));
-        LogExtent { incarnation: self.settings.incarnation, start, durable: self.store.durable_sequence() }
+        LogExtent { incarnation: self.settings().incarnation, start, durable: self.store.durable_sequence() }
     }
 
     /// The same for a site that has the log up to `sequence`: for what comes before an entry that cannot be read, it
@@ -275,16 +323,40 @@ impl Site {
         members
     }
 
-    /// True as long as the site takes no changes: it would give versions below horizons of others.
-    pub(crate) fn is_new(&self) -> bool {
+    /// Why the site takes no changes of clients. `None`: it does.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        if self.is_outdated.load(Relaxed) {
+            Some(Error::OutdatedSite)
+        } else if self.has_twin() {
+            Some(Error::SameSite)
+        } else {
+            self.is_new().then_some(Error::NewSite)
+        }
+    }
+
+    /// More of the same, for the operator; empty: it does.
+    pub(crate) fn why_refused(&self) -> String {
+        match self.refusal() {
+            Some(Error::OutdatedSite) => self.why_outdated(),
+            Some(Error::SameSite) => self.why_twin(),
+            Some(_) => "the site is new, and has not heard all others".to_owned(),
+            None => String::new(),
+        }
+    }
+
+    /// True as long as the site takes no changes because it would give versions below horizons of others.
+    fn is_new(&self) -> bool {
         self.is_new.load(Relaxed)
     }
 
     /// Takes changes from here on, if this site has heard all others out of their own logs: an address of which nobody
     /// has answered may be that of one more.
     pub(super) fn end_being_new_if_all_are_heard(&self) {
+        if !self.is_new() {
+            return;
+        }
         let are_known = lock(&self.peers).values().all(|peer| peer.site != 0 && !peer.is_copying);
-        if self.is_new() && are_known && self.members().has_heard_all() {
+        if are_known && self.members().has_heard_all() {
             tracing::info!("this site has heard all others, and takes changes from now on");
             self.end_being_new();
         }
@@ -340,9 +412,6 @@ impl Site {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// A restored site gives no version up to so far ahead of its clock: its peers hold what is further ahead.
-const RESTORED_MICROS: u64 = 61_000_000;
 
 #[cfg(test)]
 pub(super) mod tests {

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
+use larder_replication::link::Closed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
@@ -210,6 +211,35 @@ fn wait(tcp: &TcpStream, flags: PollFlags, timeout: Duration) -> io::Result<()> 
 fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// A connection has ended for a reason that does not pass by itself.
+#[derive(Debug)]
+pub(super) struct Refused(pub(super) String);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        Self::other(refused)
+    }
+}
+
+impl Refused {
+    /// The end of a connection as an error: this one, if the reason does not pass by itself.
+    pub(super) fn of(closed: &Closed) -> io::Error {
+        if closed.refusal.stays() { Self(closed.to_string()).into() } else { ended(&closed.to_string()) }
+    }
+
+    pub(super) fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|error| error.is::<Self>())
+    }
 }
 
 pub(super) fn ended(reason: &str) -> io::Error {

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use larder_replication::link::{Batch, Subscriber, SubscriberAction};
+use larder_replication::link::{Batch, Settings, Subscriber, SubscriberAction};
 use larder_replication::members::{Cursor, Standing, Trust};
 use larder_replication::merge::Fit;
-use larder_replication::wire::CopyReason;
+use larder_replication::version::unix_micros_of;
+use larder_replication::wire::{CopyReason, Refusal};
 use larder_store::commit::Outcome;
 
 use super::Site;
@@ -16,15 +18,18 @@ use super::compare::Comparer;
 use super::copy::Copy;
 use super::outgoing::Outgoing;
 use super::peers::PeerAddress;
-use super::stream::{PeerStream, ended, keep_connected};
+use super::stream::{PeerStream, Refused, ended, keep_connected};
 use super::waiters::Until;
+use crate::observe::journal::Rarely;
 use crate::observe::watch::{Event, SiteState};
 use crate::shared::Shared;
 
 /// Pulls from a peer until the site stops, or the peer is none any more.
 pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
     let address = peer.address;
-    let mut comparer = Comparer::new(address, shared, site);
+    let (mut comparer, refusals) = (Comparer::new(address, shared, site), Rarely::default());
+    // A site that has just been added, here or there, may be refused for a moment.
+    let mut refused_since = None;
     keep_connected(peer, site, || {
         let mut pull = Pull {
             at: peer,
@@ -36,6 +41,8 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
             peer: 0,
             has_applied: false,
             incarnation: 0,
+            run: 0,
+            subscribed: Cursor::default(),
             copy: None,
             is_copied: false,
             unsynced: VecDeque::new(),
@@ -50,17 +57,30 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
             }
             std::mem::take(&mut figures.is_connected)
         });
+        if has_applied {
+            refused_since = None;
+        }
         if was_connected {
             pull.tell(SiteState::Lost);
         }
         if let Err(error) = ended
             && !site.is_stopping()
         {
-            tracing::info!(address, "the connection to the peer ends: {error}");
+            let now_micros = site.now().micros;
+            let stays = Refused::is(&error)
+                && now_micros - *refused_since.get_or_insert(now_micros) >= REFUSED_MICROS_MIN;
+            if !stays {
+                tracing::info!(address, "the connection to the peer ends: {error}");
+            } else if let Some(times) = refusals.happened(shared.clock.now().secs) {
+                tracing::error!(address, times, "the peer cannot be pulled from: {error}");
+            }
         }
         has_applied
     });
 }
+
+/// Who is refused for so long is refused for good, as far as anybody knows.
+const REFUSED_MICROS_MIN: u64 = 2_000_000;
 
 /// A connection to a peer.
 struct Pull<'p, 's, 'c> {
@@ -77,6 +97,10 @@ struct Pull<'p, 's, 'c> {
     has_applied: bool,
     /// Of its log.
     incarnation: u64,
+    /// Of its process.
+    run: u64,
+    /// Where this site said it was.
+    subscribed: Cursor,
     /// The copy that is taken.
     copy: Option<Copy<'p>>,
     /// All of it is applied: it is to be finished.
@@ -96,12 +120,13 @@ impl Pull<'_, '_, '_> {
         let site = self.site;
         let mut connection = Outgoing::connect(self.at, self.shared, site)?;
         loop {
-            let Outgoing { stream, subscriber, .. } = &mut connection;
+            let Outgoing { stream, subscriber, settings, began_micros, .. } = &mut connection;
+            let since = (&*settings, *began_micros);
             self.confirm(subscriber);
             self.comparer.begin_if_due(subscriber);
             self.go_on_finishing(subscriber)?;
             while let Some(action) = subscriber.next_action() {
-                self.perform(action, subscriber, stream)?;
+                self.perform(action, subscriber, stream, since)?;
             }
             if subscriber.is_closed() {
                 return Ok(());
@@ -125,9 +150,7 @@ impl Pull<'_, '_, '_> {
                 Outcome::Lost => return subscriber.stop(),
             }
             self.unsynced.pop_front();
-            if self.site.is_new() {
-                self.site.end_being_new_if_all_are_heard();
-            }
+            self.site.end_being_new_if_all_are_heard();
         }
     }
 
@@ -136,15 +159,22 @@ impl Pull<'_, '_, '_> {
         action: SubscriberAction,
         subscriber: &mut Subscriber,
         stream: &mut PeerStream,
+        (settings, began_micros): (&Arc<Settings>, u64),
     ) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         match action {
             SubscriberAction::Send(bytes) => {
                 stream.write_all(&bytes, || self.at.is_over(site))?;
             }
-            SubscriberAction::Connected { site: peer, incarnation } => {
-                self.at.check(peer)?;
-                (self.peer, self.incarnation) = (peer, incarnation);
+            SubscriberAction::Connected { site: peer, incarnation, run } => {
+                if !self.at.meet(site, subscriber, (peer, run), began_micros)? {
+                    return Ok(());
+                }
+                if let Some(other) = site.other_address_of(peer, address) {
+                    let error = format!("{other} and {address} lead to the same server, of site {peer}");
+                    return Err(Refused(error).into());
+                }
+                (self.peer, self.incarnation, self.run) = (peer, incarnation, run);
                 site.with_peer(address, |figures| {
                     (figures.site, figures.is_connected) = (peer, true);
                     figures.ahead_micros = 0;
@@ -156,8 +186,10 @@ impl Pull<'_, '_, '_> {
                     // It holds the horizon before it has anything of us.
                     self.site.keep_standing_durably(position)?;
                 }
-                let cursor = site.live(peer).map(|position| position.cursor).unwrap_or_default();
-                subscriber.subscribe(cursor);
+                // A site that was restored may be pulled from before it has pulled itself: nobody listens to it yet.
+                site.change_standing_durably(peer, |members| members.introduced(peer, incarnation))?;
+                self.subscribed = site.live(peer).map(|position| position.cursor).unwrap_or_default();
+                subscriber.subscribe(self.subscribed);
             }
             SubscriberAction::Started => {
                 tracing::info!(address, site = self.peer, "the peer's log follows");
@@ -165,6 +197,14 @@ impl Pull<'_, '_, '_> {
                 if site.members().position(self.peer).map(|position| position.standing) != Some(Standing::In)
                 {
                     subscriber.stop();
+                    return Ok(());
+                }
+                site.end_being_outdated(settings);
+                let known = site.live(self.peer).map(|position| position.cursor);
+                if known == Some(self.subscribed) {
+                    let cursor = Cursor { run: self.run, ..self.subscribed };
+                    let note = site.keep_cursor(self.peer, cursor, None);
+                    self.unsynced.push_back((cursor.sequence, note));
                 }
             }
             SubscriberAction::CopyNeeded(reason) => {
@@ -233,7 +273,18 @@ impl Pull<'_, '_, '_> {
             SubscriberAction::Compare(step) => self.comparer.perform(step, subscriber, self.applier)?,
             // Only an answer to what this connection does not say.
             SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
-            SubscriberAction::Close(closed) => return Err(io::Error::other(closed.to_string())),
+            SubscriberAction::Close(closed) => {
+                let peer = subscriber.peer();
+                // Who has not proven that it knows the token is not believed. One that has another number is refused
+                // by this site itself.
+                if closed.refusal == Refusal::SameSite && closed.by_peer == peer.is_some() {
+                    site.note_twin(&format!("{closed} (told by {address})"));
+                }
+                if closed.refusal == Refusal::OlderCopy && closed.by_peer && peer.is_some() {
+                    site.become_outdated(settings, &closed.sentence);
+                }
+                return Err(Refused::of(&closed));
+            }
         }
         Ok(())
     }
@@ -256,7 +307,7 @@ impl Pull<'_, '_, '_> {
     fn apply(&mut self, batch: &Batch) -> io::Result<bool> {
         let site = self.site;
         let position = site.live(self.peer).unwrap_or_default();
-        match batch.fit(self.incarnation, position.cursor) {
+        match batch.fit(self.incarnation, self.run, position.cursor) {
             _ if position.standing != Standing::In => return Ok(false),
             Fit::Gap => {
                 site.with_peer(self.address, |figures| figures.gaps += 1);
@@ -272,17 +323,21 @@ impl Pull<'_, '_, '_> {
             // What is older may be forgotten at one site, and known at another.
             site.journal.raise_replicated_versions(beat.horizon);
         }
-        let cursor = Cursor { incarnation: self.incarnation, sequence: batch.to };
+        let cursor = Cursor { incarnation: self.incarnation, run: self.run, sequence: batch.to };
         let note = site.keep_cursor(self.peer, cursor, applied.beat);
         self.unsynced.push_back((batch.to, note));
         Ok(true)
     }
 
     fn count(&self, applied: &Applied, bytes: usize) {
+        let delay_micros = self.site.now().unix_micros.saturating_sub(unix_micros_of(applied.newest_version));
         self.site.with_peer(self.address, |figures| {
             figures.entries += applied.entries;
             figures.bytes += bytes as u64;
             figures.conflicts += applied.conflicts;
+            if applied.newest_version != 0 {
+                figures.delay_micros = delay_micros;
+            }
             figures.newest_version = figures.newest_version.max(applied.newest_version);
         });
     }

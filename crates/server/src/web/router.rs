@@ -114,6 +114,13 @@ async fn change(uri: &Uri, state: &State) -> Reply {
         Err(Refused::Answered(Error::NewSite)) => {
             plain(StatusCode::SERVICE_UNAVAILABLE, "the site is new, and has not heard all others yet")
         }
+        Err(Refused::Answered(Error::OutdatedSite)) => plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the site has an older copy of its store, and waits for a copy of another site",
+        ),
+        Err(Refused::Answered(Error::SameSite)) => {
+            plain(StatusCode::SERVICE_UNAVAILABLE, "another server has the number of this site")
+        }
         Err(Refused::Answered(Error::StoreFull)) => {
             plain(StatusCode::INSUFFICIENT_STORAGE, "the store is full")
         }

@@ -22,7 +22,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// Connects as this site, and says that first.
     pub(crate) fn connect(address: SocketAddr, site: u8, first: Side) -> Self {
-        let settings = Settings::new(site, 77, Token::new(TOKEN));
+        let settings = Settings::new(site, 77, 7, Token::new(TOKEN));
         let subscriber = Subscriber::new(Arc::new(settings), [site; 32], Now::default());
         let stream = TcpStream::connect(address).expect("larderd listens");
         let mut peer = Self { stream, subscriber, start: Instant::now() };
@@ -73,7 +73,7 @@ pub(crate) fn give_copy(listener: &TcpListener, states: &[u8], horizon: u64) -> 
     let (mut stream, _) = listener.accept().expect("larderd connects");
     let start = Instant::now();
     let now = || Now { micros: start.elapsed().as_micros() as u64, unix_micros: 0 };
-    let settings = Settings::new(2, 77, Token::new(TOKEN));
+    let settings = Settings::new(2, 77, 7, Token::new(TOKEN));
     let mut publisher = Publisher::new(Arc::new(settings), [7; 32], 100, now());
     let (mut wanted, mut input) = (None, [0; 4096]);
     loop {

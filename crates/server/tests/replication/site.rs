@@ -126,9 +126,33 @@ impl Cluster {
         self.start_site_with(site, self.listens.len(), "")
     }
 
+    /// Starts a server in the place of a site, with the number and a copy of the store of another one, which is stopped
+    /// or killed.
+    pub(crate) fn start_twin(&self, site: usize, of: usize) -> Server {
+        copy_directory(&self.store(of), &self.store(site));
+        self.start_server(site, of + 1, self.listens.len(), "", &[])
+    }
+
+    /// With these options, too.
+    pub(crate) fn start_with(&self, site: usize, extra: &[&str]) -> Server {
+        let extra: Vec<_> = extra.iter().map(|option| (*option).to_owned()).collect();
+        self.start_server(site, site + 1, self.listens.len(), "", &extra)
+    }
+
     /// With the first ones as peers, and certificates whose names begin so.
     fn start_site_with(&self, site: usize, sites: usize, identity: &str) -> Server {
-        let number = (site + 1).to_string();
+        self.start_server(site, site + 1, sites, identity, &[])
+    }
+
+    fn start_server(
+        &self,
+        site: usize,
+        number: usize,
+        sites: usize,
+        identity: &str,
+        extra: &[String],
+    ) -> Server {
+        let number = number.to_string();
         let listen = self.listens[site].to_string();
         let (store, token) = (self.folder.arg(&format!("store{site}")), self.folder.arg("token"));
         let namespaces = self.folder.arg("namespaces.toml");
@@ -165,7 +189,7 @@ impl Cluster {
                 args.extend(["--peer".to_owned(), link.address().to_string()]);
             }
         }
-        args.extend(self.options.iter().cloned());
+        args.extend(self.options.iter().chain(extra).cloned());
         if self.is_encrypted {
             let [chain, key, authority] = ["chain.pem", "key.pem", "authority.pem"]
                 .map(|name| self.folder.arg(&format!("{identity}{name}")));
@@ -255,6 +279,16 @@ impl Cluster {
         self.servers.insert(site, server);
     }
 
+    /// All that run.
+    pub(crate) fn take_servers(&mut self) -> Vec<Server> {
+        self.killed = None;
+        std::mem::take(&mut self.servers)
+    }
+
+    pub(crate) fn put_servers(&mut self, servers: Vec<Server>) {
+        (self.servers, self.killed) = (servers, None);
+    }
+
     pub(crate) fn add(&mut self, server: Server) {
         self.servers.push(server);
     }
@@ -280,6 +314,16 @@ impl Cluster {
 
     pub(crate) fn stat(&self, site: usize, suffix: &str) -> u64 {
         self.client(site).stat(suffix)
+    }
+}
+
+/// Copies the files of a directory into another one, which has no others then.
+pub(crate) fn copy_directory(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir(to).expect("it can be made");
+    for file in std::fs::read_dir(from).expect("it is there") {
+        let file = file.expect("it can be read");
+        std::fs::copy(file.path(), to.join(file.file_name())).expect("it can be copied");
     }
 }
 

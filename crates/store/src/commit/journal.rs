@@ -40,6 +40,8 @@ pub struct Journal {
     slots: Box<[Mutex<Option<Change>>]>,
     /// The last position given.
     given: AtomicU64,
+    /// The last position of a change that followers wait for, where changes are replicated.
+    followed: AtomicU64,
     /// Up to here the store has the changes, or they were lost.
     applied: AtomicU64,
     /// Up to here the changes are durable, or lost.
@@ -115,6 +117,7 @@ impl Journal {
             // The second half is for threads that were admitted.
             slots: (0..2 * changes_max).map(|_| Mutex::new(None)).collect(),
             given: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             progress: AtomicU64::new(0),
@@ -208,6 +211,9 @@ impl Journal {
     pub fn place(&self, position: u64, change: Change) {
         self.bytes.fetch_add(change.memory_bytes(), Relaxed);
         let is_answered = !change.is_sync;
+        if change.is_followed && self.known.is_some() {
+            self.followed.fetch_max(position, AcqRel);
+        }
         let mut change = Some(change);
         loop {
             let mut slot = lock(self.slot(position));
@@ -522,6 +528,11 @@ impl Journal {
 
     pub(super) fn applied(&self) -> u64 {
         self.applied.load(Acquire)
+    }
+
+    /// How many changes that followers wait for are not durable yet, at most; 0: all are.
+    pub fn undurable_followed(&self) -> u64 {
+        self.followed.load(Acquire).saturating_sub(self.durable())
     }
 
     fn has_next(&self) -> bool {

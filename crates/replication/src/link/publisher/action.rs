@@ -56,6 +56,8 @@ pub enum PublisherAction {
     Confirmed {
         /// Its site.
         site: u8,
+        /// Of its log.
+        incarnation: u64,
         /// Of the own log.
         sequence: u64,
     },

@@ -1,5 +1,6 @@
 //! Who gets the log.
 
+use crate::lineage::Lineage;
 use crate::members::{Cursor, Members, Standing};
 use crate::wire::{CopyReason, Refusal};
 
@@ -25,19 +26,41 @@ pub struct LogExtent {
     pub durable: u64,
 }
 
-/// Whether a site gets the log from its cursor on.
-pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Admission {
+/// A site asks for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its number.
+    pub site: u8,
+    /// Where it says it is.
+    pub cursor: Cursor,
+    /// How much of the log it had confirmed when it connected. It may have said where it is long ago, and have
+    /// confirmed more over another connection since.
+    pub confirmed: Cursor,
+}
+
+/// Whether a site gets the log from its cursor on. Refused as `AheadOfLog`, this site's store is an older copy; as
+/// `OlderCopy`, the other one's is. Such a site takes no changes before its log has another incarnation, and it has a
+/// copy of another site.
+pub fn admit(members: &Members, asked: Subscription, log: LogExtent, lineage: &Lineage) -> Admission {
+    let Subscription { site, cursor, confirmed } = asked;
     let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
+    let is_of_log = cursor.incarnation == log.incarnation;
+    let is_behind = |confirmed: Cursor| {
+        confirmed.incarnation == log.incarnation && (!is_of_log || cursor.sequence < confirmed.sequence)
+    };
     if position.standing == Standing::Removed {
         Admission::Refused(Refusal::UnknownSite)
+    } else if is_of_log && !lineage.has(cursor, log.durable) {
+        // Before what the site is to this one, which may be as old.
+        Admission::Refused(Refusal::AheadOfLog)
     } else if position.standing == Standing::Silent {
         Admission::Copy(CopyReason::Silent)
     } else if position.standing != Standing::In {
         Admission::Copy(CopyReason::Restored)
-    } else if cursor.incarnation != log.incarnation {
+    } else if is_behind(confirmed) && is_behind(members.confirmed_by(site)) {
+        Admission::Refused(Refusal::OlderCopy)
+    } else if !is_of_log {
         Admission::Copy(CopyReason::OtherIncarnation)
-    } else if cursor.sequence > log.durable {
-        Admission::Refused(Refusal::AheadOfLog)
     } else if cursor.sequence < log.start {
         Admission::Copy(CopyReason::TooFarBehind)
     } else {

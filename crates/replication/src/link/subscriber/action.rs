@@ -11,16 +11,20 @@ use crate::wire::{CopyReason, Side};
 pub enum SubscriberAction {
     /// Send these bytes.
     Send(Vec<u8>),
-    /// Both sides know the token. Answer: [`Subscriber::subscribe`](super::Subscriber::subscribe), or
+    /// Both sides know the token. Make [`Members::introduced`](crate::members::Members::introduced) durable, if it says
+    /// something. Answer: [`Subscriber::subscribe`](super::Subscriber::subscribe), or
     /// [`Subscriber::say`](super::Subscriber::say).
     Connected {
         /// The publisher's site.
         site: u8,
         /// Of its log.
         incarnation: u64,
+        /// Of its process: of the cursors in its log from here on.
+        run: u64,
     },
-    /// The log follows. If the publisher is not [in](crate::members::Standing), end the connection, and try again
-    /// later.
+    /// The log follows, and this site's cursor is one of the publisher's run from here on. If the publisher is not
+    /// [in](crate::members::Standing), end the connection, and try again later. Answer:
+    /// [`Subscriber::durable`](super::Subscriber::durable), when that cursor is.
     Started,
     /// The log is of no use without a copy. If the reason is silence, this site counts anew
     /// ([`Members::count_anew`](crate::members::Members::count_anew)). If

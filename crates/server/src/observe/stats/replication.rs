@@ -24,7 +24,8 @@ pub(super) fn compare(shared: &Shared) -> Option<()> {
 pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     let report = Report::read(shared)?;
     lines.add("site", report.site);
-    lines.add("takes_changes", yes_no(report.takes_changes));
+    lines.add("takes_changes", yes_no(report.refused.is_empty()));
+    lines.add("refused", &report.refused);
     lines.add("log_durable_sequence", report.log_durable_sequence);
     lines.add("horizon_time", report.horizon_unix_secs);
     lines.add("time_us", report.unix_micros);
@@ -35,6 +36,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         line("site", &figures.site);
         line("connected", &yes_no(figures.is_connected));
         line("lag_us", &peer.lag_micros.unwrap_or_default());
+        line("delay_us", &figures.delay_micros);
         line("entries", &figures.entries);
         line("bytes", &figures.bytes);
         line("conflicts", &figures.conflicts);
@@ -62,9 +64,10 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
         }
         if let Some(puller) = &other.puller {
             line("pulling", &yes_no(other.is_pulling()));
-            line("confirmed_sequence", &puller.confirmed);
+            line("confirmed_sequence", &other.confirmed);
             line("entries_behind", &other.entries_behind.unwrap_or_default());
             line("bytes_in_flight", &puller.in_flight_bytes);
+            line("failure", &puller.failure);
         }
         line("log_kept_bytes", &other.kept_bytes);
     }

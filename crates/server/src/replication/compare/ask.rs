@@ -179,7 +179,7 @@ impl<'s> Comparer<'s> {
         let state = match store.state(key) {
             Ok(state) => state.unwrap_or_default(),
             Err(error) if is_damage(&error) => {
-                let confirmed = self.site.members().confirmed_by(peer);
+                let confirmed = self.site.members().confirmed_by(peer).sequence;
                 let is_confirmed = store.sequence_bound(key).is_some_and(|bound| bound <= confirmed);
                 return Ok(Some(Ours::Unreadable { is_confirmed }));
             }

@@ -91,8 +91,8 @@ impl Asker<'_> {
         let mut connection = Outgoing::connect(self.peer, shared, site)?;
         let mut output = VecDeque::new();
         loop {
-            let Outgoing { subscriber, waiter, .. } = &mut connection;
-            self.perform(subscriber, &mut output, waiter, site)?;
+            let Outgoing { subscriber, waiter, began_micros, .. } = &mut connection;
+            self.perform(subscriber, &mut output, waiter, site, *began_micros)?;
             if subscriber.is_closed() {
                 return Ok(());
             }
@@ -120,13 +120,16 @@ impl Asker<'_> {
         output: &mut VecDeque<u8>,
         waiter: &Waiter<'_>,
         site: &Site,
+        began_micros: u64,
     ) -> io::Result<()> {
         loop {
             while let Some(action) = subscriber.next_action() {
                 match action {
                     SubscriberAction::Send(bytes) => output.extend(bytes),
-                    SubscriberAction::Connected { site: home, .. } => {
-                        self.peer.check(home)?;
+                    SubscriberAction::Connected { site: home, run, .. } => {
+                        if !self.peer.meet(site, subscriber, (home, run), began_micros)? {
+                            continue;
+                        }
                         self.home = home;
                         if !self.homes.may_be(home) {
                             return Err(io::Error::other("the site there is the home of no keys"));

@@ -287,7 +287,7 @@ impl HomeReply {
 }
 
 /// What a home may answer; the first stands for all others. New ones come last.
-const ERRORS: [Error; 18] = [
+const ERRORS: [Error; 20] = [
     Error::StoreFailed,
     Error::HomeAway,
     Error::NonNumeric,
@@ -306,6 +306,8 @@ const ERRORS: [Error; 18] = [
     Error::Maintenance,
     Error::HomeBusy,
     Error::OutOfMemoryFetching,
+    Error::OutdatedSite,
+    Error::SameSite,
 ];
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
             }
             continue;
         }
+        let began_micros = site.now().micros;
         let place = match unproven.add(&stream, address.ip()) {
             Ok(number) => Place::take(&connections, &unproven, number),
             Err(error) => {
@@ -57,7 +58,7 @@ pub(in crate::replication) fn accept(listener: &TcpListener, shared: &Arc<Shared
         };
         let (shared, site) = (Arc::clone(shared), Arc::clone(site));
         let serve = move || {
-            if let Err(error) = serve(stream, &shared, &site, || place.prove()) {
+            if let Err(error) = serve(stream, began_micros, &shared, &site, || place.prove()) {
                 tracing::info!("a peer's connection ends: {error}");
             }
         };

@@ -16,7 +16,7 @@ use crate::replication::note;
 impl Served<'_> {
     /// The registers, flushes and beats that this site wrote itself.
     pub(super) fn read_log(&mut self, after: u64, bytes_max: usize) -> io::Result<LogRead> {
-        let (site, number) = (self.site, self.site.settings.site);
+        let (site, number) = (self.site, self.site.number());
         let table = self.shared.namespaces.table();
         let mut body = Vec::with_capacity(self.body_bytes + self.body_bytes / 8);
         let (mut failure, mut trusts_undurable) = (None, false);
@@ -92,7 +92,7 @@ impl Served<'_> {
             |why| io::Error::other(format!("the item of key {} cannot be read: {why}", key.escape_ascii()));
         let newest =
             self.newest(key, entry, state, trusts_undurable).map_err(|error| of_key(error.to_string()))?;
-        for own in Entry::own_of_record(key, state, &newest, self.site.settings.site) {
+        for own in Entry::own_of_record(key, state, &newest, self.site.number()) {
             match own {
                 Entry::Put(put) if entry.is_damaged => {
                     self.push_from_elsewhere(entry.sequence, &put, body).map_err(of_key)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use larder_replication::members::Cursor;
 use larder_replication::version::unix_micros_of;
 
 use super::{Site, lock};
@@ -33,6 +34,8 @@ pub(crate) struct PeerFigures {
     pub(crate) gaps: u64,
     /// The highest version that was applied, of an entry or a beat.
     pub(crate) newest_version: u64,
+    /// How long the newest of the last that was applied had taken to be, by the clocks of both sites.
+    pub(crate) delay_micros: u64,
     /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
     pub(crate) ahead_micros: u64,
     /// Why the last connection ended.
@@ -69,6 +72,15 @@ impl Site {
         lock(&self.peers).get(address).map_or(0, |peer| peer.site)
     }
 
+    /// Another address at which this site pulls from the same one now.
+    pub(in crate::replication) fn other_address_of(&self, number: u8, address: &str) -> Option<String> {
+        let peers = lock(&self.peers);
+        let is_other = |(other, peer): &(&String, &PeerFigures)| {
+            peer.site == number && peer.is_connected && other.as_str() != address
+        };
+        peers.iter().find(is_other).map(|(other, _)| other.clone())
+    }
+
     /// A peer is none any more.
     pub(in crate::replication) fn forget_peer(&self, address: &str) {
         lock(&self.peers).remove(address);
@@ -81,6 +93,12 @@ impl Site {
         change: impl FnOnce(&mut PullerFigures) -> R,
     ) -> R {
         change(lock(&self.pullers).entry(site).or_default())
+    }
+
+    /// How much of this site's log each other one has, durably.
+    pub(in crate::replication) fn confirmed(&self) -> BTreeMap<u8, Cursor> {
+        let members = self.members();
+        members.positions().map(|position| (position.site, members.confirmed_by(position.site))).collect()
     }
 
     /// Counts a conflict of a key of this namespace.

@@ -106,6 +106,7 @@ impl Site {
 
     /// With the live positions locked, so that notes of a site are in the order in which they were made.
     fn keep(&self, position: Position) -> u64 {
+        let position = self.members().with_confirmed(position);
         let bytes = note::encode_position(&position);
         self.note(Noted::Position(position), &note::name_of(position.site), &bytes, false)
     }

@@ -80,8 +80,10 @@ pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     let persistence = shared.persistence.as_ref().filter(|_| is_kept);
     let mut pause = Backoff::default();
     if let Some(persistence) = persistence {
-        if persistence.is_new_site() && shared.is_replicated(number) {
-            return Err(Refused::Answered(Error::NewSite));
+        if let Some(refusal) = persistence.site_refusal()
+            && shared.is_replicated(number)
+        {
+            return Err(Refused::Answered(refusal));
         }
         while let Err(refusal) = persistence.admit(true) {
             match refusal {

@@ -132,7 +132,7 @@ fn sites(sites: &[SiteReport], text: &mut Text) {
     by_site("larder_replication_cursor", help, &|site| Some(site.position?.cursor.sequence));
     let help = "1 while the other site pulls from this one.";
     by_site("larder_replication_pulling", help, &|site| Some(site.is_pulling().into()));
-    let help = "Entries of this site's log that the other one has not confirmed.";
+    let help = "Changes of this site's clients that the other one has not confirmed.";
     by_site("larder_replication_entries_behind", help, &|site| site.entries_behind);
     let help = "Files of this site's log that are kept for the other one.";
     by_site("larder_replication_log_kept_bytes", help, &|site| Some(site.kept_bytes));
