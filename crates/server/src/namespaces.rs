@@ -63,6 +63,7 @@ struct Named {
 
 /// A namespace in figures.
 pub(crate) struct Report {
+    pub(crate) number: u8,
     /// Empty: the default.
     pub(crate) prefix: Vec<u8>,
     pub(crate) keep: &'static str,
@@ -198,6 +199,11 @@ impl Namespaces {
         self.engines.get(usize::from(number)).filter(|_| is_stored)
     }
 
+    /// What a user may do, as the policies are now. `None`: a client without a name.
+    pub(crate) fn rights(&self, user: Option<&[u8]>) -> Rights {
+        self.table().map_or(Rights::ALL, |table| Rights::of(&table, user))
+    }
+
     /// The number of the namespace of a key.
     pub(crate) fn number(&self, key: &[u8]) -> u8 {
         self.named.as_ref().map_or(DEFAULT, |named| named.lock_table().find(key))
@@ -220,6 +226,7 @@ impl Namespaces {
         let report = |(at, ((number, engine), totals)): (usize, ((u8, &Arc<Engine>), NamespaceTotals))| {
             let policy = table.policy(number);
             Report {
+                number,
                 prefix: table.prefix(number).to_vec(),
                 keep: policy.keep.name(),
                 memory_file: named.memory_files.get(at).cloned().flatten(),

@@ -208,7 +208,8 @@ impl Shared {
     /// the control thread.
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>) {
         if self.observers.wants(event.stream()) {
-            self.log.tell(thread, event, &self.control_wake);
+            let namespace = event.key().map(|key| self.namespaces.number(key));
+            self.log.tell(thread, event, namespace, &self.control_wake);
         }
     }
 

@@ -244,6 +244,11 @@ impl Session {
         }
     }
 
+    /// Who has logged in.
+    pub(super) fn user(&self) -> Option<&[u8]> {
+        self.login.user()
+    }
+
     /// What the client may do, under the policies of these guards.
     #[inline(always)]
     fn rights(&mut self, guards: &Guards<'_>) -> Rights {

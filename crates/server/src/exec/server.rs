@@ -66,7 +66,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // stats
     pub(super) fn stats(&mut self, words: command::Words<'_>, form: &Form<'_>) -> Answered<'t> {
         let words: ArrayVec<&[u8], STATS_WORDS_MAX> = words.iter().take(STATS_WORDS_MAX).collect();
-        Ok(match stats::answer(self.cx.shared, &words, form) {
+        Ok(match stats::answer(self.cx.shared, self.rights, &words, form) {
             Answer::Lines(lines) => {
                 for (name, value) in &lines {
                     form.encode(&Reply::Stat(name, value), self.out);
