@@ -72,9 +72,9 @@ const TRIES_MAX: u32 = 100_000;
 /// # Time to live
 ///
 /// [`CacheBuilder::ttl`] and [`Self::insert_with_ttl`] take any [`Duration`]. An entry is found until its time is over
-/// and never after that, to the microsecond of the monotonic clock. It then leaves the memory within seconds while
-/// others are inserted, as an insert does a short background step once a second. There is no thread behind the cache; a
-/// program that stops inserting may call [`Self::maintain`].
+/// and never after that, to the microsecond of the monotonic clock, which stands still while the machine is suspended.
+/// It then leaves the memory within seconds while others are inserted, as an insert does a short background step once a
+/// second. There is no thread behind the cache; a program that stops inserting may call [`Self::maintain`].
 pub struct Cache<K, V, C = Plain> {
     shared: Arc<Shared>,
     types: PhantomData<fn(K, C) -> V>,

@@ -178,6 +178,11 @@ impl Namespaces {
         true
     }
 
+    /// Tells the engines how many seconds the wall clock is ahead.
+    pub(crate) fn set_wall_ahead(&self, secs: i32) {
+        self.engines.iter().for_each(|engine| engine.set_wall_ahead(secs));
+    }
+
     /// All or none.
     fn set_memory_limits(&self, shares: &[u64]) -> bool {
         let mut engines = self.engines.iter().zip(shares);

@@ -93,9 +93,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
                     key,
                     status: store_status(reply),
                     command: store_name(store),
-                    ttl_secs: match expiry.secs() {
+                    ttl_secs: match shared.clock.secs_of(expiry) {
                         None => 0,
-                        Some(_) if expiry.is_past(guards.now()) => -1,
+                        Some(at) if at <= guards.now().secs => -1,
                         Some(at) => (at - guards.now().secs).into(),
                     },
                     class: stored.map_or(if is_large { 3 } else { 1 }, |item| item.queue() + 1),

@@ -168,7 +168,10 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
 fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
     let failures = Rarely::default();
     while !is_stopping.load(SeqCst) {
-        let now_unix_secs = u64::try_from(shared.clock.wall_secs(shared.clock.now().secs)).unwrap_or(0);
+        let now_unix_secs = shared.clock.unix_secs();
+        if let Some(persistence) = &shared.persistence {
+            persistence.fetches.lapsed.note(now_unix_secs, store.last_sequence());
+        }
         let pause = match store.maintain(Budget { bytes: CLEANING_STEP_BYTES }, now_unix_secs) {
             Ok(progress) if progress.more => CLEANING_PAUSE,
             Ok(_) => IDLE_MAX,

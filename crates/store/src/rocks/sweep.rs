@@ -40,7 +40,8 @@ const EXPIRED_SECS: u64 = 3600;
 const STEP_RECORDS: usize = 10_000;
 
 pub(super) fn maintain(store: &RocksStore, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
-    store.now_unix_secs.fetch_max(now_unix_secs, Relaxed);
+    // It may be earlier than before: the clock was set back, and what is newer has not expired yet.
+    store.now_unix_secs.store(now_unix_secs, Relaxed);
     if store.read_only.is_set() {
         return Ok(Progress::default());
     }
@@ -62,7 +63,8 @@ pub(super) fn maintain(store: &RocksStore, budget: Budget, now_unix_secs: u64) -
 }
 
 fn is_due(store: &RocksStore, sweep: &Sweep, now_unix_secs: u64) -> bool {
-    let since_secs = now_unix_secs.saturating_sub(sweep.began_secs);
+    // Also after the clock was set back.
+    let since_secs = now_unix_secs.abs_diff(sweep.began_secs);
     let is_first = sweep.began_secs == 0;
     let is_flushed = store.flushes.newest() != 0;
     let may_be_expired = store.has_expiring.load(Relaxed);
