@@ -57,7 +57,7 @@ impl FromStr for Server {
 
     fn from_str(entry: &str) -> Result<Self, BadServer> {
         let (address, weight) = match entry.rsplit_once(char::is_whitespace) {
-            Some((path, word)) if is_path(entry) && !word.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some((_, word)) if is_path(entry) && !word.bytes().all(|byte| byte.is_ascii_digit()) => {
                 (entry, None)
             }
             Some((address, weight)) => (address.trim_end(), Some(weight)),
