@@ -107,7 +107,7 @@ pub struct Engine {
 
     /// The number of flushes. A segment opened under a lower mark is flushed.
     pub(crate) flush_mark: AtomicU32,
-    /// How many seconds the wall clock is ahead of [`Now::secs`].
+    /// The wall clock is so many seconds ahead of [`Now::secs`].
     wall_ahead_secs: AtomicI32,
     /// When the next flush is due; 0: none is pending.
     flush_at: AtomicU32,

@@ -62,14 +62,14 @@ pub struct Clock {
     adjustment: debug::Adjustment,
 }
 
-/// Where the time comes from.
+/// The source of the time.
 #[derive(Debug)]
 enum Source {
     System,
     /// A simulation sets it.
     Simulated {
         nanos: Arc<AtomicU64>,
-        /// What the wall clock is ahead of `nanos`, in microseconds of Unix time.
+        /// The wall clock is ahead of `nanos` by so many microseconds of Unix time.
         wall_ahead_micros: AtomicI64,
     },
 }
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// What the wall clock is ahead of the monotonic one, in microseconds. `None`: this thread lost its core each time
+    /// Reads by how many microseconds the wall clock is ahead of the monotonic one. `None`: this thread lost its core each time
     /// between the two, and they must be read `together`.
     fn wall_ahead_micros(&self, together: bool) -> Option<i64> {
         if let Self::Simulated { wall_ahead_micros, .. } = self {

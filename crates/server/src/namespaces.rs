@@ -204,7 +204,7 @@ impl Namespaces {
         self.engines.get(usize::from(number)).filter(|_| is_stored)
     }
 
-    /// What a user may do, as the policies are now. `None`: a client without a name.
+    /// The rights of a user, as the policies are now. `None`: a client without a name.
     pub(crate) fn rights(&self, user: Option<&[u8]>) -> Rights {
         self.table().map_or(Rights::ALL, |table| Rights::of(&table, user))
     }

@@ -119,8 +119,8 @@ fn small() -> Settings {
     Settings { memory_bytes: 8 << 20, item_bytes_max: 1 << 20, threads: 1, ..Settings::default() }
 }
 
-/// Of locks that are set to live until 31 s from now by the wall clock, one lives 31 s, whatever that clock was before.
-/// What a client was told to have expired stays so.
+/// A lock that is set to live until 31 s from now by the wall clock lives 31 s, whatever that clock was before. An item
+/// that a client was told to have expired stays so.
 #[test]
 fn unix_times_are_judged_by_the_wall_clock_of_now() {
     let nanos = Arc::new(AtomicU64::new(1_000_000_000));

@@ -1,5 +1,5 @@
-//! What ARCHITECTURE.md and other pages say of the crates: that it names every module, and no type that is gone; in
-//! which crates there is unsafe code.
+//! Pages beside the crates: ARCHITECTURE.md names every module, and no type that is gone; it and others say in which
+//! crates there is unsafe code.
 
 use std::collections::BTreeSet;
 

@@ -42,7 +42,7 @@ pub(crate) struct Counts {
     pub kept: u64,
     /// Had expired.
     pub expired: u64,
-    /// Of those stored and kept: expire sooner, since later than servers read.
+    /// Items among the stored and kept that expire sooner: their time is later than servers read.
     pub cut: u64,
     /// Were refused.
     pub refused: u64,

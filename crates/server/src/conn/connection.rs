@@ -96,7 +96,7 @@ impl Connection {
         self.session.is_waiting()
     }
 
-    /// Who has logged in.
+    /// The user that has logged in.
     pub(crate) fn user(&self) -> Option<&[u8]> {
         self.session.user()
     }

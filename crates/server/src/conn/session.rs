@@ -244,7 +244,7 @@ impl Session {
         }
     }
 
-    /// Who has logged in.
+    /// The user that has logged in.
     pub(super) fn user(&self) -> Option<&[u8]> {
         self.login.user()
     }

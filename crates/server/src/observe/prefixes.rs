@@ -21,7 +21,7 @@ pub struct Prefixes {
     uncounted: AtomicU64,
 }
 
-/// By the number of the namespace, and the prefix behind it: who may not read a namespace sees nothing of its keys.
+/// Counts by the number of a namespace and a prefix behind it: a client that may not read the namespace sees none.
 type Table = Mutex<HashMap<Box<[u8]>, Counts>>;
 
 /// Counts of the operations on the keys of a prefix.

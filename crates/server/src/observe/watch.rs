@@ -52,7 +52,7 @@ pub(crate) struct Counts {
 struct Line<'l> {
     stream: Streams,
     id: u64,
-    /// Of the key in it, if there is one: who may not read that namespace does not get the line.
+    /// The namespace of the key in it, if there is one: a watcher that may not read it does not get the line.
     namespace: Option<u8>,
     /// Including its line feed.
     text: &'l [u8],

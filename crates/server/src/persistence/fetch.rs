@@ -53,7 +53,7 @@ pub(crate) struct FetchQueue {
     wake: Condvar,
     /// Look-ups that have failed, for the log.
     unreadable: Rarely,
-    /// What must not be found again.
+    /// Items that must not be found again.
     pub(super) lapsed: Lapsed,
 }
 

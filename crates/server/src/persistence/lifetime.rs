@@ -1,4 +1,4 @@
-//! How long items live that are read from the store.
+//! The time that items have to live when they are read from the store.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ use larder_store::commit::version_at;
 
 use crate::clock::Clock;
 
-/// What decides on it for the items of a namespace.
+/// All that decides on it for the items of a namespace.
 #[derive(Clone, Copy)]
 pub(super) struct Lifetime<'l> {
     pub(super) clock: &'l Clock,
@@ -38,9 +38,9 @@ impl Lifetime<'_> {
     }
 }
 
-/// What had expired when the wall clock was set back. Clients were told that it is gone, so it does not come back: the
-/// store would have it again until the clock shows that time once more. Changes that came later are judged by the clock
-/// as it is.
+/// The items that had expired when the wall clock was set back. Clients were told that they are gone, so they do not
+/// come back: the store would have them again until the clock shows that time once more. Changes that came later are
+/// judged by the clock as it is.
 #[derive(Debug, Default)]
 pub(crate) struct Lapsed {
     /// The latest Unix time that was observed.

@@ -78,7 +78,7 @@ fn users_do_what_the_lists_allow() {
     assert_eq!(answer, format!("{a}END\r\n"));
 }
 
-/// What a watcher received by the time that it was told of this key.
+/// All that a watcher received by the time that it was told of this key.
 fn watched(watcher: &mut impl Read, last: &str) -> String {
     let mut lines = Vec::new();
     while !String::from_utf8_lossy(&lines).contains(last) {

@@ -23,7 +23,7 @@ use crate::shared::Shared;
 pub(crate) struct Watcher {
     wire: Wire,
     client: Arc<Client>,
-    /// Who has logged in.
+    /// The user that has logged in.
     user: Option<Box<[u8]>>,
     pub(super) streams: Streams,
     /// The number of the first line that it gets.
