@@ -162,7 +162,8 @@ fn check_unsafe(files: &[File], wrong: &mut Vec<String>) {
     let crates: BTreeSet<&str> = files
         .iter()
         .filter(|file| file.allows_unsafe())
-        .filter_map(|file| file.path.strip_prefix("crates/")?.split_once("/src/"))
+        .filter_map(|file| file.path.strip_prefix("crates/")?.split_once('/'))
+        .filter(|(_, path)| path.starts_with("src/"))
         .map(|(of, _)| of)
         .collect();
     architecture::check_unsafe_crates(files, &crates, wrong);

@@ -261,8 +261,8 @@ impl<K, V, C> Cache<K, V, C> {
     /// Finds a value, or computes and stores it. Of all threads that miss the key at a time one computes, and the
     /// others wait for its value.
     ///
-    /// If the closure panics, one of those who wait computes in turn. If the key is inserted or removed meanwhile, those
-    /// who asked before get the value, but it is not stored: what was inserted stays.
+    /// If the closure panics, one of those who wait computes in turn. If the key is inserted or removed meanwhile,
+    /// those who asked before get the value, but it is not stored: what was inserted stays.
     ///
     /// Panics if the closure asks by this or the following methods for the same key, or for a key whose closure waits
     /// for this one: neither could ever end. Closures that ask for no other key are safe from that.

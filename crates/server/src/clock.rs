@@ -21,7 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use larder_engine::{Expiry, Now};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A moment of the monotonic clock, which counts while the machine is suspended: as one number, so that a duration is one subtraction.
+/// A moment of the monotonic clock, which counts while the machine is suspended: as one number, so that a duration is
+/// one subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     nanos: u64,
@@ -82,8 +83,8 @@ impl Source {
         }
     }
 
-    /// Reads by how many microseconds the wall clock is ahead of the monotonic one. `None`: this thread lost its core each time
-    /// between the two, and they must be read `together`.
+    /// Reads by how many microseconds the wall clock is ahead of the monotonic one. `None`: this thread lost its core
+    /// each time between the two, and they must be read `together`.
     fn wall_ahead_micros(&self, together: bool) -> Option<i64> {
         if let Self::Simulated { wall_ahead_micros, .. } = self {
             return Some(wall_ahead_micros.load(Relaxed));

@@ -71,8 +71,8 @@ impl Log {
         }
     }
 
-    /// Writes a line for the watchers. Call it only if there are any: [`ObserverFlags::wants`]. `namespace`: that of the
-    /// event's key.
+    /// Writes a line for the watchers. Call it only if there are any: [`ObserverFlags::wants`]. `namespace`: that of
+    /// the event's key.
     #[cold]
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>, namespace: Option<u8>, control: &Wake) {
         let Some(ring) = self.rings.get(thread) else { return };
