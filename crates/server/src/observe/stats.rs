@@ -3,6 +3,7 @@
 
 mod connections;
 mod general;
+mod larder;
 mod latency;
 mod namespaces;
 mod queues;
@@ -87,6 +88,7 @@ pub(crate) fn lines(
     let mut lines = Lines::default();
     match sub_command {
         None => general::report(shared, &mut lines),
+        Some(b"larder") => larder::report(shared, &mut lines),
         Some(b"settings") => settings::report(shared, &mut lines),
         Some(b"latency") => latency::report(shared, &mut lines),
         Some(b"namespaces") => namespaces::report(shared, rights, &mut lines),
