@@ -1,10 +1,12 @@
 //! `cargo xtask tidy`: hygiene that no compiler checks.
 
+mod architecture;
 mod documents;
 mod lines;
 mod messages;
 mod names;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path};
 use std::process::Command;
@@ -25,6 +27,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     check_store(&files, &mut wrong);
     check_walls(&files, &mut wrong);
     check_unsafe(&files, &mut wrong);
+    architecture::check_sections(&files, &mut wrong);
     check_leftovers(&files, &mut wrong);
     check_paths(&files, &mut wrong);
     lines::check_dumps(&files, &mut wrong);
@@ -147,9 +150,7 @@ fn check_unsafe(files: &[File], wrong: &mut Vec<String>) {
                 "uring" | "memcached-c" => format!("{of}/{module}"),
                 _ => return None,
             };
-            let code = file.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-            let allows = ["allow(unsafe_code", "expect(unsafe_code"].iter().any(|text| code.contains(text));
-            (!module.ends_with("tests") && allows).then_some(module)
+            (!module.ends_with("tests") && file.allows_unsafe()).then_some(module)
         })
         .collect();
     for module in allowed.iter().filter(|module| !listed.contains(&module.as_str())) {
@@ -158,6 +159,14 @@ fn check_unsafe(files: &[File], wrong: &mut Vec<String>) {
     for module in listed.iter().filter(|module| !allowed.iter().any(|allowed| allowed == *module)) {
         wrong.push(format!("ARCHITECTURE.md: there is no unsafe code in {module}"));
     }
+    let crates: BTreeSet<&str> = files
+        .iter()
+        .filter(|file| file.allows_unsafe())
+        .filter_map(|file| file.path.strip_prefix("crates/")?.split_once('/'))
+        .filter(|(_, path)| path.starts_with("src/"))
+        .map(|(of, _)| of)
+        .collect();
+    architecture::check_unsafe_crates(files, &crates, wrong);
 }
 
 /// The protocol, the engine and the measures know neither sockets nor clocks; replication, which is a state machine,
@@ -264,6 +273,12 @@ fn is_name(text: &str) -> bool {
 }
 
 impl File {
+    /// Is there unsafe code in it, but for its tests?
+    fn allows_unsafe(&self) -> bool {
+        let code = self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        self.is_source() && ["allow(unsafe_code", "expect(unsafe_code"].iter().any(|text| code.contains(text))
+    }
+
     fn is_source(&self) -> bool {
         self.path.ends_with(".rs")
     }

@@ -33,6 +33,15 @@ fn lines_are_read_as_memcached_documents_them() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_user() {
+    let users = |file: &[u8]| -> Vec<_> {
+        parse(file).expect("it is right").into_iter().map(|entry| entry.user).collect()
+    };
+    assert_eq!(users(b"\xef\xbb\xbfroot:pw\nb:pw\n"), [&b"root"[..], b"b"]);
+    assert_eq!(users(b"root:pw\n\xef\xbb\xbfb:pw\n"), [&b"root"[..], b"\xef\xbb\xbfb"]);
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_by_line_and_without_showing_it() {
     let long = format!("a:{}", "x".repeat(LINE_BYTES_MAX));
     let many = "a:b\n".repeat(ENTRIES_MAX + 1);

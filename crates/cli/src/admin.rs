@@ -67,8 +67,11 @@ pub(crate) fn read_token(file: &Path) -> io::Result<String> {
     if token.len() as u64 > TOKEN_FILE_BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large for a token"));
     }
-    Ok(token)
+    Ok(token.trim_start_matches(BYTE_ORDER_MARK).to_owned())
 }
+
+/// Some editors write it at the head of a file, and nobody sees it.
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The head of the response, and the bytes behind it that came with it.
 pub(crate) fn read_head(stream: &mut Stream) -> io::Result<(String, io::Cursor<Vec<u8>>)> {

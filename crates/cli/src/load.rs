@@ -120,12 +120,19 @@ fn load(
 
 /// Prints how much was read and what became of it; fails if some items were refused.
 pub(crate) fn report(tool: &str, summary: &Summary, counts: &Counts, quiet: bool) -> Result<(), Failure> {
-    let Counts { stored, kept, expired, refused, first_refusal } = counts;
+    let Counts { stored, kept, expired, cut, refused, first_refusal } = counts;
     if !quiet {
         eprintln!("larder {tool}: {summary}");
         let [stored, kept, expired, refused] = [stored, kept, expired, refused].map(|&number| count(number));
         eprintln!(
             "larder {tool}: {stored} stored, {kept} kept as they were, {expired} had expired, {refused} refused"
+        );
+    }
+    // A warning, not part of the summary: `--quiet` leaves out what went well.
+    if *cut > 0 {
+        let cut = count(*cut);
+        eprintln!(
+            "larder {tool}: {cut} expire on 2038-01-19 instead of later: servers read 32 bits of a time"
         );
     }
     match first_refusal {

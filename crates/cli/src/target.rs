@@ -10,6 +10,7 @@ use larder_client::client::ByServer;
 use larder_client::{Address, Client, Distribution, Error, Login, Server, Servers, Tls, codec};
 
 use crate::Failure;
+use crate::admin::BYTE_ORDER_MARK;
 use crate::troubles::Troubles;
 
 // Not a comment of the field: brackets would be links there.
@@ -169,6 +170,7 @@ impl Target {
         let (Some(user), Some(file)) = (&self.user, &self.password_file) else { return Ok(None) };
         let text = fs::read_to_string(file)
             .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+        let text = text.trim_start_matches(BYTE_ORDER_MARK);
         let password = text.lines().next().unwrap_or_default().to_owned();
         Ok(Some(Login { user: user.clone(), password }))
     }

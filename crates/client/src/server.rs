@@ -18,7 +18,7 @@ pub struct Server {
 /// Servers. Their order decides which keys belong to which.
 ///
 /// Parsed as in libmemcached: `host[:port[:weight]]` or `host[:port] weight`, separated by commas; paths are Unix
-/// sockets.
+/// sockets. A path may have spaces, but no commas; where its last word is a number, that is the weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers(pub Vec<Server>);
 
@@ -56,8 +56,11 @@ impl FromStr for Server {
     type Err = BadServer;
 
     fn from_str(entry: &str) -> Result<Self, BadServer> {
-        let (address, weight) = match entry.split_once(char::is_whitespace) {
-            Some((address, weight)) => (address, Some(weight.trim())),
+        let (address, weight) = match entry.rsplit_once(char::is_whitespace) {
+            Some((_, word)) if is_path(entry) && !word.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (entry, None)
+            }
+            Some((address, weight)) => (address.trim_end(), Some(weight)),
             None => match split_weight(entry) {
                 Some((address, weight)) => (address, Some(weight)),
                 None => (entry, None),
@@ -81,11 +84,15 @@ impl From<Address> for Server {
     }
 }
 
+fn is_path(entry: &str) -> bool {
+    entry.contains('/') || entry.starts_with("unix:")
+}
+
 /// The weight behind `host:port:`. A bare IPv6 address has none.
 fn split_weight(entry: &str) -> Option<(&str, &str)> {
     let (address, weight) = entry.rsplit_once(':')?;
     let (host, port) = address.rsplit_once(':')?;
-    (!entry.contains('/') && !port.is_empty() && (!host.contains(':') || host.ends_with(']')))
+    (!is_path(entry) && !port.is_empty() && (!host.contains(':') || host.ends_with(']')))
         .then_some((address, weight))
 }
 
@@ -121,9 +128,27 @@ mod tests {
             ["[::1]:5 1", "[::1]:5 2", "[::1]:11211 1", "[fe80::1]:11211 1"]
         );
         assert_eq!(servers("a,,b,"), ["a:11211 1", "b:11211 1"]);
+        assert_eq!(servers("a  3"), ["a:11211 3"]);
         assert_eq!(servers(""), [""; 0]);
-        for wrong in ["a:1:0", "a:1:x", "a 0", "a -1", "a:1:", "a:99999", "a:x", "a,b:99999:2"] {
+        for wrong in ["a:1:0", "a:1:x", "a 0", "a -1", "a b 3", "a:1:", "a:99999", "a:x", "a,b:99999:2"] {
             assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
         }
+    }
+    #[test]
+    fn a_path_may_have_spaces() {
+        for (list, expected) in [
+            ("/tmp/so ck/a.sock", vec![("/tmp/so ck/a.sock", 1)]),
+            ("unix:so ck", vec![("so ck", 1)]),
+            (" /tmp/so ck/a.sock 3 ,/b 2", vec![("/tmp/so ck/a.sock", 3), ("/b", 2)]),
+            ("/tmp/so  ck/a b", vec![("/tmp/so  ck/a b", 1)]),
+        ] {
+            let Servers(servers) = list.parse().expect("a list");
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(path, weight)| Server { address: Address::Unix(path.into()), weight })
+                .collect();
+            assert_eq!(servers, expected, "{list}");
+        }
+        assert!("/tmp/so ck/a.sock 0".parse::<Servers>().is_err());
     }
 }

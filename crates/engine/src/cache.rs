@@ -25,7 +25,7 @@ pub use codec::{Buffer, Decode, Encode, EncodeError, Plain};
 pub use stats::CacheStats;
 
 use crate::engine::Engine;
-use crate::request::{Expiry, Store, Stored};
+use crate::request::{Compare, Expiry, Mode, Store, Stored};
 use clock::{Clock, Deadline};
 use flights::{Flights, Landed, Part};
 use handles::{Checkout, Handles};
@@ -72,9 +72,9 @@ const TRIES_MAX: u32 = 100_000;
 /// # Time to live
 ///
 /// [`CacheBuilder::ttl`] and [`Self::insert_with_ttl`] take any [`Duration`]. An entry is found until its time is over
-/// and never after that, to the microsecond of the monotonic clock. It then leaves the memory within seconds while
-/// others are inserted, as an insert does a short background step once a second. There is no thread behind the cache; a
-/// program that stops inserting may call [`Self::maintain`].
+/// and never after that, to the microsecond of the monotonic clock, which stands still while the machine is suspended.
+/// It then leaves the memory within seconds while others are inserted, as an insert does a short background step once a
+/// second. There is no thread behind the cache; a program that stops inserting may call [`Self::maintain`].
 pub struct Cache<K, V, C = Plain> {
     shared: Arc<Shared>,
     types: PhantomData<fn(K, C) -> V>,
@@ -261,8 +261,8 @@ impl<K, V, C> Cache<K, V, C> {
     /// Finds a value, or computes and stores it. Of all threads that miss the key at a time one computes, and the
     /// others wait for its value.
     ///
-    /// If the closure panics, one of those who wait computes in turn. If the key is removed or replaced meanwhile,
-    /// those who asked before get the value, but it is not stored.
+    /// If the closure panics, one of those who wait computes in turn. If the key is inserted or removed meanwhile,
+    /// those who asked before get the value, but it is not stored: what was inserted stays.
     ///
     /// Panics if the closure asks by this or the following methods for the same key, or for a key whose closure waits
     /// for this one: neither could ever end. Closures that ask for no other key are safe from that.
@@ -404,6 +404,7 @@ impl<K, V, C> Cache<K, V, C> {
                     },
                 },
             };
+            let replaced = self.shared.cas(&key);
             // Perhaps another flight has landed since the miss.
             if self.shared.contains(&key)
                 && let Some(value) = get()
@@ -421,9 +422,9 @@ impl<K, V, C> Cache<K, V, C> {
             let mut buffer = Buffer::new();
             let bytes = C::encode(&value, &mut buffer);
             match bytes {
-                Ok(bytes) => leader.land_value(bytes, || {
-                    let _ = self.shared.store(&key, Ok(bytes), ttl);
-                }),
+                Ok(bytes) => {
+                    leader.land_value(bytes, || self.shared.store_computed(&key, bytes, ttl, replaced))
+                }
                 Err(_) => self.shared.handles.take().counters.rejected.increment(),
             }
             return Ok(value);
@@ -510,7 +511,12 @@ impl Shared {
         value: Result<&[u8], EncodeError>,
         ttl: Option<Duration>,
     ) -> Result<(), InsertError> {
-        let result = value.map_err(InsertError::from).and_then(|value| self.store_bytes(key, value, ttl));
+        if ttl == Some(Duration::ZERO) {
+            self.remove(key);
+            return Ok(());
+        }
+        let set = |value| self.store_bytes(key, value, ttl, (Mode::Set, None));
+        let result = value.map_err(InsertError::from).and_then(set);
         if result.is_err() {
             self.remove(key);
             self.handles.take().counters.rejected.increment();
@@ -518,11 +524,37 @@ impl Shared {
         result
     }
 
+    /// Stores a computed value in place of what was there before it was computed (see [`Self::cas`]), and of nothing
+    /// else: an insert that came meanwhile is newer.
+    fn store_computed(&self, key: &CacheKey<'_>, value: &[u8], ttl: Option<Duration>, replaced: Option<u64>) {
+        if ttl == Some(Duration::ZERO) {
+            return;
+        }
+        let terms = match replaced {
+            None => (Mode::Add, None),
+            Some(cas) => (Mode::Set, Some(Compare::Equal(cas))),
+        };
+        if self.store_bytes(key, value, ttl, terms).is_err() {
+            self.handles.take().counters.rejected.increment();
+        }
+    }
+
+    /// The CAS value of what is in the place of a key, even if no look-up finds it: it may have expired within this
+    /// second, be another key's with the same digest, or not be decodable.
+    fn cas(&self, key: &CacheKey<'_>) -> Option<u64> {
+        let mut checkout = self.handles.take();
+        let guard = checkout.handle.pin(self.clock.now());
+        let hash = guard.prepare(key.engine_key());
+        guard.peek(key.engine_key(), hash).ok().map(|fetched| fetched.item.cas())
+    }
+
+    /// Also `Ok` if the terms do not hold.
     fn store_bytes(
         &self,
         key: &CacheKey<'_>,
         value: &[u8],
         ttl: Option<Duration>,
+        (mode, compare): (Mode, Option<Compare>),
     ) -> Result<(), InsertError> {
         let joined = match key.engine_value(value) {
             None => None,
@@ -531,18 +563,16 @@ impl Shared {
         };
         let deadline = match ttl {
             None => None,
-            Some(Duration::ZERO) => {
-                self.remove(key);
-                return Ok(());
-            }
             Some(ttl) => {
                 let ttl_micros = u64::try_from(ttl.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
                 Deadline::at(self.clock.exact_micros().saturating_add(ttl_micros))
             }
         };
-        let store = Store {
+        let mut store = Store {
             client_flags: key.client_flags(deadline),
             expiry: deadline.map_or(Expiry::NEVER, |deadline| Expiry::at(deadline.secs)),
+            mode,
+            compare,
             ..Store::set(key.engine_key(), joined.as_deref().unwrap_or(value))
         };
         for attempt in 0..TRIES_MAX {
@@ -561,6 +591,9 @@ impl Shared {
                     return Ok(());
                 }
                 Stored::TooLarge => return Err(InsertError::TooLarge),
+                Stored::NotStored | Stored::Exists => return Ok(()),
+                // What it would have replaced has left the cache.
+                Stored::NotFound => (store.mode, store.compare) = (Mode::Add, None),
                 Stored::TryAgain => {}
                 _ => return Err(InsertError::OutOfMemory),
             }

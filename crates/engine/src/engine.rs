@@ -3,7 +3,7 @@
 //! Its parts do the work: the arena for memory, the index for keys, the policy for what is kept.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::crash_points::crash_point;
@@ -26,7 +26,7 @@ use crate::policy::Policy;
 use crate::policy::streams::Streams;
 use crate::reclaim::over_provisioning::OverProvisioning;
 use crate::reclaim::pressure::Watermarks;
-use crate::request::{Miss, Now};
+use crate::request::{Expiry, Miss, Now};
 
 pub(crate) const SEGMENT_BYTES_MIN: usize = 16 << 10;
 pub(crate) const SEGMENT_BYTES_MAX: usize = 1 << 20;
@@ -107,6 +107,8 @@ pub struct Engine {
 
     /// The number of flushes. A segment opened under a lower mark is flushed.
     pub(crate) flush_mark: AtomicU32,
+    /// The wall clock is so many seconds ahead of [`Now::secs`].
+    wall_ahead_secs: AtomicI32,
     /// When the next flush is due; 0: none is pending.
     flush_at: AtomicU32,
     flushed_secs: AtomicU32,
@@ -268,6 +270,7 @@ impl Engine {
             },
             backing,
             flush_mark: AtomicU32::new(0),
+            wall_ahead_secs: AtomicI32::new(0),
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
             flushing: Mutex::default(),
@@ -375,6 +378,29 @@ impl Engine {
     /// Items larger than this get a run of their own.
     pub(crate) fn large_item_bytes(&self) -> usize {
         self.arena.segments.segment_bytes / 2
+    }
+
+    /// Tells how many seconds the wall clock of [`Expiry::at_wall`] is ahead of [`Now::secs`]. Call it again when it is
+    /// set. Memory of items that would have expired by the clock before it was set back may be reused all the same.
+    pub fn set_wall_ahead(&self, secs: i32) {
+        self.wall_ahead_secs.store(secs, Relaxed);
+    }
+
+    /// The second from which an item is expired, as the wall clock is now; `None`: never.
+    pub(crate) fn secs_of(&self, expiry: Expiry) -> Option<u32> {
+        expiry.secs_with(self.wall_ahead_secs.load(Relaxed))
+    }
+
+    /// The same as an expiry that is counted.
+    #[inline]
+    pub(crate) fn counted(&self, expiry: Expiry) -> Expiry {
+        if expiry.is_by_wall() { self.secs_of(expiry).map_or(Expiry::NEVER, Expiry::at) } else { expiry }
+    }
+
+    /// True if an item with this expiry is expired.
+    #[inline]
+    pub(crate) fn is_past(&self, expiry: Expiry, now: Now) -> bool {
+        expiry.is_past_with(now, self.wall_ahead_secs.load(Relaxed))
     }
 
     /// Flushes everything stored before second `at`, once that has come; `None`: now. Replaces a pending flush.
@@ -497,7 +523,7 @@ impl Engine {
         if segment_ref.segment.flush_mark.load(Relaxed) != self.flush_mark.load(Acquire) {
             return Err(Miss::Flushed);
         }
-        if item.expiry().is_past(now) { Err(Miss::Expired) } else { Ok(()) }
+        if self.is_past(item.expiry(), now) { Err(Miss::Expired) } else { Ok(()) }
     }
 
     /// Retires an overflow bucket of the index. It is reused once no guard can see it.

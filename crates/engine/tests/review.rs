@@ -308,6 +308,34 @@ fn without_eviction_what_expires_does_not_stand_among_what_does_not() {
 }
 
 #[test]
+fn moments_of_the_wall_clock_come_sooner_or_later_when_it_is_set() {
+    let engine = engine(8 << 20, true);
+    let (mut handle, mut background) = (engine.handle().unwrap(), engine.handle().unwrap());
+    for (key, expiry) in [
+        (&b"counted"[..], Expiry::at(100)),
+        (b"wall", Expiry::at_wall(100)),
+        (b"long", Expiry::at_wall(10_000)),
+    ] {
+        assert!(is_stored(put(&mut handle, at(50), &Store { expiry, ..Store::set(key, b"") })));
+    }
+    let mut found = |secs: u32, wall_ahead_secs: i32| {
+        engine.set_wall_ahead(wall_ahead_secs);
+        background.maintain(at(secs), 1000);
+        let guard = handle.pin(at(secs));
+        [&b"counted"[..], b"wall", b"long"].map(|key| guard.get(key, guard.prepare(key)).is_ok())
+    };
+    assert_eq!(found(99, 0), [true, true, true]);
+    assert_eq!(found(99, -9), [true, true, true]);
+    assert_eq!(found(99, 1), [true, false, true]);
+    // Who was told that it is gone is not told otherwise.
+    assert_eq!(found(99, -50), [true, false, true]);
+    assert_eq!(found(100, -50), [false, false, true]);
+    assert_eq!(found(1_000, 8_999), [false, false, true]);
+    assert_eq!(found(1_000, i32::MIN), [false, false, true]);
+    assert_eq!(found(1_000, i32::MAX), [false, false, false]);
+}
+
+#[test]
 fn without_eviction_expired_large_items_make_room_behind_one_that_lives() {
     let engine = engine(8 << 20, false);
     let (mut handle, mut background) = (engine.handle().unwrap(), engine.handle().unwrap());

@@ -195,8 +195,12 @@ pub(crate) fn encode<S: Sink>(bytes: &[u8], sink: &mut S) {
     }
 }
 
-/// Decodes as memcached does: bytes outside the alphabet are skipped, padding is required.
+/// Decodes as memcached does: bytes outside the alphabet are skipped, padding is required. A NUL ends the line there,
+/// so it stands in no key.
 fn decode(written: &[u8], buffer: &mut KeyBuffer) -> Option<usize> {
+    if written.contains(&0) {
+        return None;
+    }
     let mut letters = [0; KEY_BYTES_MAX];
     let mut count = 0;
     for byte in written.iter().take(KEY_BYTES_MAX) {

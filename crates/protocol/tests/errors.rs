@@ -194,6 +194,8 @@ fn meta_flags() {
         ("mg k b", "CLIENT_ERROR error decoding key"),
         ("mg YQ= b", "CLIENT_ERROR error decoding key"),
         ("mg !!!! b", "CLIENT_ERROR error decoding key"),
+        ("mg YQ\0Bi b", "CLIENT_ERROR error decoding key"),
+        ("mg \0YQBi b", "CLIENT_ERROR error decoding key"),
         ("mg k a b c d e f g h i j k l m n o p q r s", "CLIENT_ERROR options flags are too long"),
         ("ma k v v", "CLIENT_ERROR invalid or duplicate flag"),
         ("ma k S", "CLIENT_ERROR invalid or duplicate flag"),

@@ -89,6 +89,7 @@ pub fn run(
         let now_secs = shared.clock.now().secs;
         if now_secs != maintained_secs {
             maintained_secs = now_secs;
+            shared.observe_wall();
             maintain(shared, &mut handles);
             if now_secs.is_multiple_of(FADE_SECS) {
                 shared.measures.fade();

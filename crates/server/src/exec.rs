@@ -12,13 +12,14 @@ pub(crate) mod store_access;
 mod tell;
 mod write;
 
-use larder_engine::{Expiry, Item, LookupHint, Upload};
+use larder_engine::{Expiry, Item, LookupHint, Now, Upload};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Fetch, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 use larder_store::commit::Outcome;
 
 use crate::MEMCACHED_VERSION;
+use crate::clock::Clock;
 use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
 use crate::conn::waiter::{Turns, Waiting};
@@ -338,8 +339,8 @@ impl Executor<'_, '_, '_, '_> {
     }
 }
 
-fn ttl_secs(expiry: Expiry, now_secs: u32) -> Option<u32> {
-    expiry.secs().map(|secs| secs.saturating_sub(now_secs))
+fn ttl_secs(clock: &Clock, expiry: Expiry, now: Now) -> Option<u32> {
+    clock.secs_of(expiry).map(|secs| secs.saturating_sub(now.secs))
 }
 
 /// The highest verbosity.

@@ -63,6 +63,7 @@ struct Named {
 
 /// A namespace in figures.
 pub(crate) struct Report {
+    pub(crate) number: u8,
     /// Empty: the default.
     pub(crate) prefix: Vec<u8>,
     pub(crate) keep: &'static str,
@@ -177,6 +178,11 @@ impl Namespaces {
         true
     }
 
+    /// Tells the engines how many seconds the wall clock is ahead.
+    pub(crate) fn set_wall_ahead(&self, secs: i32) {
+        self.engines.iter().for_each(|engine| engine.set_wall_ahead(secs));
+    }
+
     /// All or none.
     fn set_memory_limits(&self, shares: &[u64]) -> bool {
         let mut engines = self.engines.iter().zip(shares);
@@ -196,6 +202,11 @@ impl Namespaces {
         let number = if prefix.is_empty() { DEFAULT } else { self.named(prefix)? };
         let is_stored = self.table()?.policy(number).keep == Keep::Store;
         self.engines.get(usize::from(number)).filter(|_| is_stored)
+    }
+
+    /// The rights of a user, as the policies are now. `None`: a client without a name.
+    pub(crate) fn rights(&self, user: Option<&[u8]>) -> Rights {
+        self.table().map_or(Rights::ALL, |table| Rights::of(&table, user))
     }
 
     /// The number of the namespace of a key.
@@ -220,6 +231,7 @@ impl Namespaces {
         let report = |(at, ((number, engine), totals)): (usize, ((u8, &Arc<Engine>), NamespaceTotals))| {
             let policy = table.policy(number);
             Report {
+                number,
                 prefix: table.prefix(number).to_vec(),
                 keep: policy.keep.name(),
                 memory_file: named.memory_files.get(at).cloned().flatten(),

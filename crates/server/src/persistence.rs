@@ -19,6 +19,7 @@ pub(crate) mod disk_quotas;
 pub(crate) mod fetch;
 pub(crate) mod figures;
 pub(crate) mod key_dumps;
+mod lifetime;
 pub(crate) mod meters;
 mod reader;
 mod threads;
@@ -47,6 +48,7 @@ use crate::persistence::commit_observer::CommitObserver;
 use crate::persistence::disk_quotas::DiskQuotas;
 use crate::persistence::fetch::FetchQueue;
 use crate::persistence::key_dumps::KeyDumps;
+use crate::persistence::lifetime::Lifetime;
 use crate::persistence::meters::Meters;
 pub use crate::persistence::reader::Reader;
 pub use crate::persistence::threads::Threads;
@@ -310,10 +312,12 @@ impl Persistence {
         key: &[u8],
         hash: Hash,
         position: Position,
+        ttl_max_secs: Option<u32>,
     ) -> TryGet {
         let Some(store) = self.store.get() else { return TryGet::WouldBlock };
+        let lifetime = Lifetime { clock: &self.clock, lapsed: &self.fetches.lapsed, ttl_max_secs };
         let since = Instant::now();
-        let found = fetch::try_fetch(&**store, &self.clock, guard, key, hash, position);
+        let found = fetch::try_fetch(&**store, lifetime, guard, key, hash, position);
         if found != TryGet::WouldBlock
             && let Some(meter) = self.meters.worker(worker)
         {
@@ -390,9 +394,8 @@ fn resume_flushes(shared: &Shared, store: &dyn Store) {
     let now = shared.clock.now();
     let mut orphans = Vec::new();
     for pending in store.pending_flushes() {
-        let at = i64::try_from(pending.at_secs).unwrap_or(i64::MAX).saturating_sub(shared.clock.wall_secs(0));
-        let at = u32::try_from(at.max(0)).unwrap_or(u32::MAX);
-        let at = (at > now.secs).then_some(at);
+        // `None`: that has passed.
+        let at = shared.clock.unexpired(pending.at_secs).and_then(|at| shared.clock.secs_of(at));
         match shared.namespaces.stored_engine(&pending.prefix) {
             Some(engine) => drop(engine.flush(now, at)),
             None => orphans.push((pending.prefix, at)),

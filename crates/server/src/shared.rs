@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_engine::{Expiry, Now, Position};
+use larder_engine::{Now, Position};
 use larder_protocol::admin::Streams;
 use larder_replication::told::FlushTime;
 
@@ -97,6 +97,8 @@ impl Shared {
         observers.set_counts_prefixes(settings.detail);
         observers.set_read_only(settings.read_only);
         let (site, table) = (settings.site(), namespaces.table());
+        let clock = clock.into();
+        namespaces.set_wall_ahead(clock.observe_wall());
         Ok(Self {
             observers,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
@@ -125,7 +127,7 @@ impl Shared {
             http_token: None,
             namespaces,
             settings,
-            clock: clock.into(),
+            clock,
         })
     }
 
@@ -208,7 +210,8 @@ impl Shared {
     /// the control thread.
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>) {
         if self.observers.wants(event.stream()) {
-            self.log.tell(thread, event, &self.control_wake);
+            let namespace = event.key().map(|key| self.namespaces.number(key));
+            self.log.tell(thread, event, namespace, &self.control_wake);
         }
     }
 
@@ -230,7 +233,7 @@ impl Shared {
                 &Event::Eviction {
                     key: &evicted.key,
                     is_fetched: evicted.is_fetched,
-                    ttl_secs: evicted.expiry.secs().map(|secs| secs.saturating_sub(now_secs)),
+                    ttl_secs: self.clock.secs_of(evicted.expiry).map(|secs| secs.saturating_sub(now_secs)),
                     idle_secs: evicted.idle_secs,
                     class: evicted.queue + 1,
                     value_bytes: evicted.value_bytes,
@@ -239,6 +242,11 @@ impl Shared {
         }
         let are_wanted = self.observers.wants(Streams::EVICTIONS);
         handles.iter_mut().for_each(|handle| handle.record_evictions(are_wanted));
+    }
+
+    /// Finds out whether the wall clock was set, for items that expire at a Unix time. Call it once a second.
+    pub fn observe_wall(&self) {
+        self.namespaces.set_wall_ahead(self.clock.observe_wall());
     }
 
     /// Wakes the control thread.
@@ -274,9 +282,9 @@ impl Shared {
     /// When a flush of this exptime is due: 0 is now; a past time is, too.
     fn flush_time(&self, exptime: i64, now: Now) -> FlushTime {
         let at = self.clock.expiry(exptime, now);
-        match at.secs() {
+        match self.clock.secs_of(at) {
             _ if self.clock.is_before_start(exptime) => FlushTime::Cancelled,
-            Some(_) if !at.is_past(now) => FlushTime::At(self.clock.exptime_secs(at)),
+            Some(secs) if secs > now.secs => FlushTime::At(self.clock.exptime_secs(at)),
             _ => FlushTime::Now(0),
         }
     }
@@ -293,7 +301,7 @@ impl Shared {
             // `None`: that has passed.
             FlushTime::At(secs) => {
                 self.put_off_flush(number, secs);
-                self.clock.unexpired(secs).and_then(Expiry::secs)
+                self.clock.unexpired(secs).and_then(|at| self.clock.secs_of(at))
             }
         };
         if let Some(ring) = self.ring.as_ref().filter(|_| due.is_none()) {

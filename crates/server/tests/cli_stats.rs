@@ -57,7 +57,7 @@ const ALWAYS: &str = "pid uptime time version libevent pointer_size rusage_user 
     crawler_items_checked lrutail_reflocked [moves_to_cold moves_to_warm moves_within_lru direct_reclaims \
     lru_bumps_dropped]";
 
-/// What stands behind them.
+/// In a group of their own.
 const OWN: &str = "larder_memory_used_bytes larder_read_only larder_refused_read_only larder_version";
 
 const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask \
@@ -72,11 +72,14 @@ const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest
 fn stats_has_memcacheds_names_in_its_order() {
     let defaults = lines(&start("-t 1"), &["stats\r\n"]);
     let all = ALWAYS.replace(['[', ']'], "");
-    assert_eq!(names(&defaults), all.split_whitespace().chain(OWN.split(' ')).collect::<Vec<_>>());
-    assert_eq!(defaults.len(), 93 + 4);
+    assert_eq!(names(&defaults), all.split_whitespace().collect::<Vec<_>>());
+    // As many as memcached 1.6.45 has: its own test counts them.
+    assert_eq!(defaults.len(), 93);
+    let own = lines(&start("-t 1"), &["stats larder\r\n"]);
+    assert_eq!(names(&own), OWN.split(' ').collect::<Vec<_>>());
 
     let bare = lines(&start("-t 1 -o no_lru_crawler,no_lru_maintainer"), &["stats\r\n"]);
-    assert_eq!(bare.len(), 84 + 4);
+    assert_eq!(bare.len(), 84);
     let with_timeout = lines(&start("-t 1 -o idle_timeout=100,no_slab_reassign"), &["stats\r\n"]);
     assert_eq!(value(&with_timeout, "idle_kicks"), "0");
     assert!(!names(&with_timeout).iter().any(|name| name.starts_with("slab_reassign")));
@@ -88,7 +91,8 @@ fn the_version_is_memcacheds_and_nothing_more() {
     let server = start("-t 1");
     let general = lines(&server, &["stats\r\n"]);
     assert_eq!(value(&general, "version"), "1.6.45");
-    assert_eq!(value(&general, "larder_version"), env!("CARGO_PKG_VERSION"));
+    let own = lines(&server, &["stats larder\r\n"]);
+    assert_eq!(value(&own, "larder_version"), env!("CARGO_PKG_VERSION"));
     let mut stream = server.connect().expect("larderd listens");
     stream.write_all(b"version\r\n").expect("larderd reads");
     let mut reply = String::new();

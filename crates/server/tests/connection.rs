@@ -6,8 +6,9 @@
 use std::fs;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use larder_conformance::folder::Folder;
 use larder_engine::{Engine, UPLOAD_BYTES_MIN};
@@ -45,11 +46,14 @@ struct Peer {
 
 impl Server {
     fn new(settings: Settings) -> Self {
+        Self::at(settings, Clock::start())
+    }
+
+    fn at(settings: Settings, clock: Clock) -> Self {
         let engine = Engine::new(settings.engine_config([1, 2])).unwrap();
         let authenticator = Authenticator::new(&settings).unwrap();
         let tls = Tls::load(&settings.tls).unwrap();
-        let shared =
-            Shared::new(Namespaces::single(Arc::clone(&engine)), settings, Arc::new(Clock::start())).unwrap();
+        let shared = Shared::new(Namespaces::single(Arc::clone(&engine)), settings, clock).unwrap();
         let shared = Arc::new(shared.with_authenticator(authenticator).with_tls(tls));
         let (handles, recorder) = (shared.namespaces.handles_of(0).unwrap(), shared.recorder(0));
         Self {
@@ -113,6 +117,49 @@ fn take(pieces: &impl Pieces, from: usize, bytes_max: usize, to: &mut Vec<u8>) -
 
 fn small() -> Settings {
     Settings { memory_bytes: 8 << 20, item_bytes_max: 1 << 20, threads: 1, ..Settings::default() }
+}
+
+/// A lock that is set to live until 31 s from now by the wall clock lives 31 s, whatever that clock was before. An item
+/// that a client was told to have expired stays so.
+#[test]
+fn unix_times_are_judged_by_the_wall_clock_of_now() {
+    let nanos = Arc::new(AtomicU64::new(1_000_000_000));
+    let clock = Clock::simulated(Duration::from_secs(1_800_000_000), Arc::clone(&nanos));
+    let mut server = Server::at(small(), clock);
+    let pass = |secs: u64| drop(nanos.fetch_add(secs * 1_000_000_000, Relaxed));
+    let set = |server: &Server, secs: i64| {
+        server.shared.clock.set_simulated_wall(secs);
+        server.shared.observe_wall();
+    };
+    let ask = |server: &mut Server, commands: &str| {
+        let mut peer = Peer::new();
+        server.execute(&mut peer, commands.as_bytes(), 20, usize::MAX);
+        String::from_utf8(peer.sent).unwrap()
+    };
+    let until = |secs: i64| format!("ms lock 1 T{secs} ME\r\nx\r\n");
+
+    set(&server, 3_600);
+    assert_eq!(ask(&mut server, &until(1_800_003_631)), "HD\r\n");
+    assert_eq!(ask(&mut server, "mg lock t\r\n"), "HD t31\r\n");
+    pass(30);
+    assert_eq!(ask(&mut server, &until(1_800_003_661)), "NS\r\n");
+    pass(1);
+    assert_eq!(ask(&mut server, &until(1_800_003_662)), "HD\r\n");
+
+    // It is set while items wait: they expire when it shows their time, and what has a time to live does not care.
+    ask(&mut server, "ms counted 1 T60\r\nx\r\nms unix 1 T1800003691\r\nx\r\n");
+    assert_eq!(ask(&mut server, "mg counted t\r\nmg unix t\r\n"), "HD t60\r\nHD t60\r\n");
+    set(&server, 50);
+    assert_eq!(ask(&mut server, "mg counted t\r\nmg unix t\r\n"), "HD t60\r\nHD t10\r\n");
+    set(&server, 10);
+    assert_eq!(ask(&mut server, "mg counted t\r\nmg unix t\r\n"), "HD t60\r\nEN\r\n");
+    set(&server, -3_660);
+    assert_eq!(
+        ask(&mut server, "mg counted t\r\nmg unix t\r\nmg lock t\r\n"),
+        "HD t60\r\nEN\r\nHD t3631\r\n"
+    );
+    pass(60);
+    assert_eq!(ask(&mut server, "mg counted\r\n"), "EN\r\n");
 }
 
 /// Its client may have a second to read the last reply, and many may have that second at once.

@@ -88,7 +88,7 @@ fn set(server: &Server, state: &str) {
 }
 
 fn stat(client: &mut Client, name: &str) -> String {
-    let lines = client.ask("stats\r\n");
+    let lines = client.ask("stats larder\r\n");
     let found = lines.iter().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
     found.expect("it is a statistic").to_owned()
 }

@@ -58,7 +58,7 @@ impl Backing for WitnessBacking {
                 let item = Item {
                     value: kept.value.into(),
                     client_flags: kept.client_flags,
-                    expires_at: kept.expiry.secs().map(|secs| self.second(secs)),
+                    expires_at: self.clock.unix_secs_of(kept.expiry).map(|secs| secs.max(1)),
                     version: kept.version,
                     is_stale: kept.is_stale,
                     is_token_held: kept.is_token_held,

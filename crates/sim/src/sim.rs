@@ -678,7 +678,7 @@ impl<'s, 't> Sim<'s, 't> {
             let kept = guard.peek(key, guard.prepare(key)).ok().map(|fetched| crate::witness::Item {
                 value: fetched.item.value().into(),
                 client_flags: fetched.item.client_flags(),
-                expires_at: fetched.item.expiry().secs().map(|secs| clock.wall_secs(secs).max(1)),
+                expires_at: clock.unix_secs_of(fetched.item.expiry()).map(|secs| secs.max(1)),
                 version: fetched.item.cas(),
                 is_stale: fetched.stale,
                 is_token_held: fetched.token != larder_engine::Token::None,

@@ -82,16 +82,29 @@ fn converse(stream: Stream, peer: Peer) -> Result<Answers, String> {
     let mut lines = BufReader::new(stream);
     let mut left_bytes = ANSWER_BYTES_MAX;
     let version = say(&mut lines, "version\r\n", &mut left_bytes)?.trim_start_matches("VERSION ").to_owned();
-    let mut line = say(&mut lines, "stats\r\n", &mut left_bytes)?;
+    let mut stats = read_stats(&mut lines, "stats\r\n", &mut left_bytes)?;
+    // So says larderd, whose own lines are in a group of their own.
+    if stats.get("libevent").is_some_and(|libevent| libevent == "none") {
+        stats.append(&mut read_stats(&mut lines, "stats larder\r\n", &mut left_bytes)?);
+    }
+    Ok(Answers { version, stats, peer })
+}
+
+fn read_stats(
+    lines: &mut BufReader<impl Read + Write>,
+    command: &str,
+    left_bytes: &mut u64,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut line = say(lines, command, left_bytes)?;
     let mut stats = BTreeMap::new();
     while line != "END" {
         let Some((name, value)) = line.strip_prefix("STAT ").and_then(|stat| stat.split_once(' ')) else {
-            return Err(format!("stats was answered {line:?}"));
+            return Err(format!("{} was answered {line:?}", command.trim_end()));
         };
         stats.insert(name.to_owned(), value.to_owned());
-        line = next_line(&mut lines, &mut left_bytes)?;
+        line = next_line(lines, left_bytes)?;
     }
-    Ok(Answers { version, stats, peer })
+    Ok(stats)
 }
 
 /// Sends a command, and reads the first line of its answer.

@@ -110,7 +110,7 @@ impl Member {
     fn look(&mut self) -> Rates {
         let server = self.server.address.to_string();
         let begin = Instant::now();
-        let stats: HashMap<_, _> = match self.client.stats("").pop() {
+        let mut stats: HashMap<_, _> = match self.client.stats("").pop() {
             Some((_, Ok(stats))) => stats.into_iter().collect(),
             Some((_, Err(error))) => {
                 self.before = None;
@@ -123,7 +123,10 @@ impl Member {
             None => return Rates { server, ..Rates::default() },
         };
         let answer_micros = begin.elapsed().as_secs_f64() * 1e6;
-        let is_larder = stats.contains_key("larder_version");
+        // memcached refuses them.
+        let own = self.client.stats("larder").pop().and_then(|(_, own)| own.ok());
+        let is_larder = own.is_some();
+        stats.extend(own.into_iter().flatten());
         let read = || service_times::read(&mut self.client, &self.server.address).ok().flatten();
         let service = is_larder.then(read).flatten().map(|times| service_times::sum(&times));
         let sample = Sample { at: Instant::now(), stats, service };

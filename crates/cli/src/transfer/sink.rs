@@ -42,6 +42,8 @@ pub(crate) struct Counts {
     pub kept: u64,
     /// Had expired.
     pub expired: u64,
+    /// Items among the stored and kept that expire sooner: their time is later than servers read.
+    pub cut: u64,
     /// Were refused.
     pub refused: u64,
     /// The server's text for the first of these.
@@ -91,6 +93,9 @@ impl Sink {
             self.counts.expired += 1;
             return Ok(());
         }
+        if endpoint.moment_secs(record) > MOMENT_SECS_MAX {
+            self.counts.cut += 1;
+        }
         if !endpoint.request(record, self.mode) {
             self.counts
                 .refuse(&format!("{}: a key that only the meta protocol can say", endpoint.wire.address()));
@@ -130,15 +135,19 @@ impl Endpoint {
         })
     }
 
+    /// When the item expires by the server's clock; 0: never.
+    fn moment_secs(&self, record: &Record) -> i64 {
+        match record.expires_at_secs {
+            0 => 0,
+            secs => secs.saturating_add(self.skew_secs),
+        }
+    }
+
     /// Appends a request; false if this key cannot be requested.
     fn request(&mut self, record: &Record, mode: Mode) -> bool {
-        let Record { key, client_flags, expires_at_secs, value } = record;
-        let exptime = match expires_at_secs {
-            0 => 0,
-            // As an absolute time, so that the expiry stays exact.
-            // Servers read 32 signed bits: a later time would be in the past.
-            moment_secs => moment_secs.saturating_add(self.skew_secs).min(i32::MAX.into()),
-        };
+        // As an absolute time, so that the expiry stays exact.
+        let exptime = self.moment_secs(record).min(MOMENT_SECS_MAX);
+        let Record { key, client_flags, value, .. } = record;
         let is_text = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
         let request = &mut self.request;
         // Writing to memory does not fail.
@@ -197,3 +206,6 @@ impl Counts {
 
 const BATCH_RECORDS_MAX: usize = 200;
 const BATCH_BYTES_MAX: usize = 256 << 10;
+
+/// Servers read 32 signed bits, as memcached does: a later time would be in the past.
+const MOMENT_SECS_MAX: i64 = i32::MAX as i64;

@@ -354,6 +354,22 @@ fn what_is_there_is_kept_if_wanted_and_what_has_expired_is_left_out() {
 }
 
 #[test]
+fn times_that_no_server_reads_are_told() {
+    let to = start_larderd(&[]);
+    let (last, beyond) = (i32::MAX, i64::from(i32::MAX) + 1);
+    let dump = format!(
+        "larder-dump 1\nitem a 0 {last} 1\nx\nitem b 0 {beyond} 1\ny\nitem c 0 4294967297 1\nz\nend 3\n"
+    );
+    let warning = "larder load: 2 expire on 2038-01-19 instead of later: servers read 32 bits of a time";
+    let told = larder_fed(&to, &["load"], dump.as_bytes());
+    assert!(told.err.contains("3 stored") && told.err.contains(warning), "{told:?}");
+    let quiet = larder_fed(&to, &["load", "-q"], dump.as_bytes());
+    assert_eq!((quiet.code, quiet.err.trim_end()), (0, warning));
+    let expiries: Vec<_> = expiries(&to).into_values().collect();
+    assert!(expiries.iter().all(|secs| (secs - i64::from(last)).abs() <= 1), "{expiries:?}");
+}
+
+#[test]
 fn refused_items_are_told_and_the_others_loaded() {
     let to = start_memcached(&[]);
     let mut dump = b"larder-dump 1\nitem big 0 0 2000000\n".to_vec();

@@ -1,5 +1,6 @@
 //! The cache beside a map with deadlines, with a clock that the tests move; and what only the inside can arrange.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -102,11 +103,17 @@ fn play(seed: u64, memory_bytes: u64, evicts: bool) {
             }
             85..90 => {
                 let value = random_value(&mut random);
-                let found = cache.get_or_insert_with(&key, || value.clone());
-                if expected.as_ref() != Some(&found) {
+                let mut is_computed = false;
+                let found = cache.get_or_insert_with(&key, || {
+                    is_computed = true;
+                    value.clone()
+                });
+                if is_computed {
                     assert!(expected.is_none() || evicts, "seed {seed}: get_or_insert_with");
                     assert_eq!(found, value);
                     model.0.insert(key, (value, None));
+                } else {
+                    assert_eq!(Some(&found), expected.as_ref(), "seed {seed}: get_or_insert_with");
                 }
             }
             90..97 => drop(time.fetch_add(random.u64(1..400_000), SeqCst)),
@@ -357,6 +364,80 @@ fn what_is_removed_while_it_is_computed_is_not_stored() {
     });
     assert_eq!((replaced, cache.get(&1)), (3, Some(4)));
     assert!(cache.shared.flights.is_idle());
+}
+
+thread_local! {
+    /// Runs when this thread encodes a value next.
+    static ON_ENCODE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// Numbers, with a step between what an insert does before the value is encoded and what it does after that.
+enum Stepped {}
+
+impl Encode<u8> for Stepped {
+    fn encode<'a>(key: &'a u8, buffer: &'a mut Buffer) -> Result<&'a [u8], EncodeError> {
+        Plain::encode(key, buffer)
+    }
+}
+
+impl Encode<u64> for Stepped {
+    fn encode<'a>(value: &'a u64, buffer: &'a mut Buffer) -> Result<&'a [u8], EncodeError> {
+        if let Some(step) = ON_ENCODE.take() {
+            step();
+        }
+        Plain::encode(value, buffer)
+    }
+}
+
+impl Decode<u64> for Stepped {
+    /// Odd numbers are no values.
+    fn decode(bytes: &[u8]) -> Option<u64> {
+        <Plain as Decode<u64>>::decode(bytes).filter(|value| value % 2 == 0)
+    }
+}
+
+/// The insert has looked for computations under way before the other thread begins one, and stores before that lands.
+#[test]
+fn what_is_inserted_while_a_value_is_computed_stays() {
+    for there in [None, Some(7)] {
+        let cache = Cache::<u8, u64, Stepped>::with_codec(1 << 20).unwrap();
+        if let Some(value) = there {
+            cache.insert(&1, &value);
+        }
+        let (begins, computes, stored) = (Barrier::new(2), Barrier::new(2), Barrier::new(2));
+        let barriers = Arc::new((begins, computes));
+        thread::scope(|scope| {
+            let loader = scope.spawn(|| {
+                barriers.0.wait();
+                cache.get_or_insert_with(&1, || {
+                    barriers.1.wait();
+                    stored.wait();
+                    2
+                })
+            });
+            let step = Arc::clone(&barriers);
+            ON_ENCODE.set(Some(Box::new(move || {
+                step.0.wait();
+                step.1.wait();
+            })));
+            cache.insert(&1, &4);
+            stored.wait();
+            assert_eq!(loader.join().unwrap(), 2);
+        });
+        assert_eq!(cache.get(&1), Some(4), "{there:?} was there");
+        assert!(cache.shared.flights.is_idle());
+    }
+}
+
+#[test]
+fn a_computed_value_takes_the_place_of_what_is_none() {
+    let cache = Cache::<u8, u64, Stepped>::with_codec(1 << 20).unwrap();
+    cache.insert(&1, &7);
+    assert_eq!((cache.get(&1), cache.get_or_insert_with(&1, || 2)), (None, 2));
+    assert_eq!(cache.get(&1), Some(2));
+    // Of a time to live of zero nothing is stored, and nothing is removed.
+    let value = cache.get_or_insert_with_ttl(&2, Duration::ZERO, || 6);
+    assert_eq!((value, cache.get(&2), cache.get(&1)), (6, None, Some(2)));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!      0      8  CAS value                                        atomic
 //!      8      4  last use in seconds << 4 | marks                 atomic
 //!     12      4  shape: key length (8) | fields (5) | value length (19), immutable
-//!     16      4  expiry in seconds, if the shape has EXPIRY       atomic
+//!     16      4  expiry in seconds, and by which clock, if the shape has EXPIRY  atomic
 //!      .      4  client flags, if the shape has CLIENT_FLAGS
 //!      .      4  value length, if the shape has LARGE
 //!      .      4  checksum, if the shape has CHECKSUM              atomic

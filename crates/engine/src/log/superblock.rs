@@ -44,7 +44,8 @@ use crate::mem::region::{LARGE_PAGE_BYTES, PAGE_BYTES};
 use crate::mem::table::{FilePart, Table};
 
 /// Changes with the meaning of anything in the file, the layout of an item included.
-const FORMAT_VERSION: u64 = 1;
+/// 2: expiry times by the wall clock.
+const FORMAT_VERSION: u64 = 2;
 const MAGIC: u64 = u64::from_ne_bytes(*b"larderwm");
 const CONSTANT_WORDS: usize = 16;
 const WORDS: usize = PAGE_BYTES / size_of::<u64>();

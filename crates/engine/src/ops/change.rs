@@ -351,7 +351,7 @@ impl Guard<'_> {
         let (item, run) = match storage {
             DraftStorage::Shared(item) => (item, None),
             DraftStorage::Large(upload) => {
-                let group = engine.policy.streams.group_of(expiry, self.now());
+                let group = engine.policy.streams.group_of(engine.counted(expiry), self.now());
                 let stream = WriteStream { queue, group, class: 0 };
                 let (run, item) = upload.link(self, stream, engine.flush_mark.load(Relaxed));
                 (item, Some(run))
@@ -381,7 +381,7 @@ impl Guard<'_> {
         let is_run = run.is_some();
         // Otherwise the expiry was noted when the item was allocated.
         if is_run || new.expiry == NewExpiry::Keep {
-            segments.get(segments.id_at(offset)).note_expiry(expiry);
+            segments.get(segments.id_at(offset)).note_expiry(engine.counted(expiry));
         }
         if let Some(run) = run {
             // It enters its queue before it can be found, so that a thread that replaces it can take it out.

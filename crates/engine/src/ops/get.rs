@@ -67,7 +67,7 @@ impl Guard<'_> {
                 },
             };
             let mut fetched = self.describe(lookup.raw, lookup.offset);
-            let due = |expiry: Expiry| match (how.recache_below_secs, expiry.secs()) {
+            let due = |expiry: Expiry| match (how.recache_below_secs, self.engine().secs_of(expiry)) {
                 (Some(below), Some(at)) => at.saturating_sub(self.now().secs) < below,
                 _ => false,
             };
@@ -257,7 +257,7 @@ impl Guard<'_> {
                 let is_alive = self.engine().liveness_in(segment_ref, raw, self.now()).is_ok();
                 if is_alive {
                     raw.set_expiry(expiry);
-                    segment_ref.segment.note_expiry(expiry);
+                    segment_ref.segment.note_expiry(self.engine().counted(expiry));
                 }
                 (is_alive, is_alive)
             });

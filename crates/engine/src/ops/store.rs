@@ -348,7 +348,7 @@ impl Guard<'_> {
                         .arena
                         .segments
                         .get(self.engine().arena.segments.id_at(offset))
-                        .note_expiry(expiry);
+                        .note_expiry(self.engine().counted(expiry));
                 }
                 let unsubmitted = self.sequence(&bucket, hash, Some(replaced), || Some(found));
                 drop(bucket);

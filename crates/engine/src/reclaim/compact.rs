@@ -153,7 +153,9 @@ impl Guard<'_> {
         let copy = match copy.take() {
             Some(copy) => {
                 copy.raw().follow(raw);
-                segments.get(segments.id_at(copy.allocation().at())).note_expiry(raw.expiry());
+                segments
+                    .get(segments.id_at(copy.allocation().at()))
+                    .note_expiry(engine.counted(raw.expiry()));
                 copy
             }
             None => self.copy_item(raw, &to).ok_or(NoSpace)?,

@@ -56,7 +56,7 @@ impl Guard<'_> {
                     && let Some(located) = walk.next()
                 {
                     let raw = located.raw();
-                    if raw.marks() & DEAD == 0 && raw.expiry().is_past(self.now()) {
+                    if raw.marks() & DEAD == 0 && engine.is_past(raw.expiry(), self.now()) {
                         self.reap(self.prepare(raw.key()), located.offset());
                         self.counters().crawler_reclaimed.add(1);
                     }

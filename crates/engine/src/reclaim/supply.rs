@@ -107,6 +107,7 @@ impl Guard<'_> {
         expiry: Expiry,
         bytes: usize,
     ) -> AllocRequest {
+        let expiry = self.engine().counted(expiry);
         let stream = self.engine().policy.streams.of_item(queue, bytes, weight, expiry, self.now());
         AllocRequest { stream, weight, expiry, bytes }
     }

@@ -101,6 +101,11 @@ impl Connection {
         self.session.is_waiting()
     }
 
+    /// The user that has logged in.
+    pub(crate) fn user(&self) -> Option<&[u8]> {
+        self.session.user()
+    }
+
     /// [`Session::may_be_idle`].
     pub fn may_be_idle(&self) -> bool {
         self.session.may_be_idle()

@@ -253,6 +253,11 @@ impl Session {
         }
     }
 
+    /// The user that has logged in.
+    pub(super) fn user(&self) -> Option<&[u8]> {
+        self.login.user()
+    }
+
     /// What the client may do, under the policies of these guards.
     #[inline(always)]
     fn rights(&mut self, guards: &Guards<'_>) -> Rights {

@@ -221,7 +221,7 @@ pub(crate) fn dumped<'t>(shared: &Shared, now: Now, fetched: &Fetched<'t>) -> Du
     Dumped {
         key: item.key(),
         is_binary_key: item.is_binary_key(),
-        expiry_secs: item.expiry().secs().map(|secs| shared.clock.wall_secs(secs)),
+        expiry_secs: shared.clock.unix_secs_of(item.expiry()),
         used_secs: shared.clock.wall_secs(now.secs.saturating_sub(fetched.idle_secs)),
         cas: if shared.settings.cas { item.cas() } else { 0 },
         is_fetched: fetched.hit_before,

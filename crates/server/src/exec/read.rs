@@ -192,7 +192,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             vivify_cas: fetch.vivify_cas,
             recache_below_secs: fetch
                 .recache
-                .map(|exptime| ttl_secs(clock.expiry(exptime, now), now.secs).unwrap_or(0)),
+                .map(|exptime| ttl_secs(clock, clock.expiry(exptime, now), now).unwrap_or(0)),
             recache_after_touch: fetch.recache_after_touch,
             unnoticed: fetch.unnoticed,
             // The token is a change of the item.
@@ -226,8 +226,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
                     counters.get_hits.add(1);
                 }
                 let detail = Detail {
-                    ttl_before_secs: ttl_secs(fetched.expiry_before, now.secs),
-                    ttl_secs: ttl_secs(fetched.item.expiry(), now.secs),
+                    ttl_before_secs: ttl_secs(clock, fetched.expiry_before, now),
+                    ttl_secs: ttl_secs(clock, fetched.item.expiry(), now),
                     hit_before: fetched.hit_before,
                     idle_secs: fetched.idle_secs,
                     stale: fetched.stale,
@@ -269,7 +269,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Ok(fetched) => Reply::Peeked(Peeked {
                 key: fetched.item.key(),
                 is_binary_key: fetched.item.is_binary_key(),
-                ttl_secs: ttl_secs(fetched.item.expiry(), guards.now().secs),
+                ttl_secs: ttl_secs(&self.cx.shared.clock, fetched.item.expiry(), guards.now()),
                 idle_secs: fetched.idle_secs,
                 cas: self.cas(fetched.item),
                 hit_before: fetched.hit_before,

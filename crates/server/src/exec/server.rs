@@ -71,7 +71,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if stats::is_backup(&words) && !(0..self.guards.count()).all(may_all) {
             return Ok(Reply::Error(Error::BackupNotForUser));
         }
-        Ok(match stats::answer(self.cx.shared, &words, form) {
+        Ok(match stats::answer(self.cx.shared, self.rights, &words, form) {
             Answer::Lines(lines) => {
                 for (name, value) in &lines {
                     form.encode(&Reply::Stat(name, value), self.out);

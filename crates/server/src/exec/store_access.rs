@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_engine::Guard;
+use larder_engine::{Guard, Position};
 use larder_protocol::Error;
 use larder_store::TryGet;
 use larder_store::commit::OnItsWay;
@@ -175,16 +175,18 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             Behind::OnItsWay => return Err(wait),
             Behind::Absent(position) => place.guard.assume_absent(place.hash, position),
             Behind::Unread(position) => {
-                match persistence.try_fetch(self.cx.worker, place.guard, key, place.hash, position) {
+                match persistence.try_fetch(
+                    self.cx.worker,
+                    place.guard,
+                    key,
+                    place.hash,
+                    position,
+                    place.ttl_max_secs(),
+                ) {
                     TryGet::Found => {}
                     TryGet::Absent => place.guard.assume_absent(place.hash, position),
                     TryGet::WouldBlock => {
-                        self.wanted.push(Wanted {
-                            key: key.into(),
-                            hash: place.hash,
-                            number: place.number(),
-                            position,
-                        });
+                        self.wanted.push(wanted(key, place, position));
                         return Err(Unanswered::Wait(Waiting::Signal));
                     }
                 }
@@ -210,8 +212,18 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             && place.guard.peek(key, place.hash).is_err()
             && let Behind::Unread(position) = persistence.look_behind(key, place.hash)
         {
-            self.wanted.push(Wanted { key: key.into(), hash: place.hash, number: place.number(), position });
+            self.wanted.push(wanted(key, place, position));
         }
+    }
+}
+
+fn wanted(key: &[u8], place: &Place<'_>, position: Position) -> Wanted {
+    Wanted {
+        key: key.into(),
+        hash: place.hash,
+        number: place.number(),
+        position,
+        ttl_max_secs: place.ttl_max_secs(),
     }
 }
 

@@ -118,7 +118,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
                 self.cx.tell_changed(&place, key);
                 let (tap, key_hash) = (&self.cx.recorder.tap, hash.bits());
-                if place.is_default() && tap.follows(key_hash) && !expiry.is_past(guard.now()) {
+                if place.is_default()
+                    && tap.follows(key_hash)
+                    && !self.cx.shared.clock.is_past(expiry, guard.now())
+                {
                     let item = footprint(key.len(), value_bytes as usize, expiry);
                     tap.tell(Access::Write { key: key_hash, item, is_new });
                 }
@@ -487,8 +490,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Ok(Reply::Number {
                     number,
                     cas: if self.cx.shared.settings.cas { cas } else { 0 },
-                    ttl_before_secs: ttl_secs(before, now.secs),
-                    ttl_secs: ttl_secs(expiry, now.secs),
+                    ttl_before_secs: ttl_secs(clock, before, now),
+                    ttl_secs: ttl_secs(clock, expiry, now),
                 })
             }
             Counted::NotFound(miss) => {

@@ -273,8 +273,13 @@ impl<'t> Place<'t> {
         let expiry = clock.expiry(exptime, self.guard.now());
         match self.namespace {
             None => expiry,
-            Some(namespace) => namespace.expiry(expiry, self.guard.now()),
+            Some(namespace) => namespace.expiry(clock, expiry, self.guard.now()),
         }
+    }
+
+    /// The longest time to live here.
+    pub(crate) fn ttl_max_secs(&self) -> Option<u32> {
+        self.namespace.and_then(|namespace| namespace.policy.ttl_max_secs)
     }
 
     /// Whether a client may do that here. Errors: what to answer; it is counted.
@@ -322,10 +327,10 @@ impl Namespace<'_> {
         })
     }
 
-    fn expiry(&self, expiry: Expiry, now: Now) -> Expiry {
+    fn expiry(&self, clock: &Clock, expiry: Expiry, now: Now) -> Expiry {
         let Policy { ttl_default_secs, ttl_max_secs, .. } = self.policy;
         let after = |ttl_secs: u32| Expiry::at(now.secs.saturating_add(ttl_secs));
-        match (expiry.secs(), ttl_default_secs, ttl_max_secs) {
+        match (clock.secs_of(expiry), ttl_default_secs, ttl_max_secs) {
             (None, Some(ttl_secs), _) | (None, None, Some(ttl_secs)) => after(*ttl_secs),
             (Some(secs), _, Some(ttl_secs)) if secs > now.secs.saturating_add(*ttl_secs) => after(*ttl_secs),
             _ => expiry,

@@ -254,7 +254,8 @@ impl ClientSocket {
     pub(crate) fn into_watcher(self, streams: Streams) -> Watcher {
         self.client.set_state(State::Watch);
         let unsent = self.connection.poll_output().map_or_else(Vec::new, |unsent| unsent.to_bytes());
-        Watcher::new(self.wire, self.client, streams, unsent)
+        let user = self.connection.user().map(Into::into);
+        Watcher::new(self.wire, self.client, user, streams, unsent)
     }
 
     /// Call before dropping it.

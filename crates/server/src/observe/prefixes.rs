@@ -7,7 +7,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use larder_protocol::dump;
+use arrayvec::ArrayVec;
+use larder_protocol::{KEY_BYTES_MAX, dump};
+
+use crate::namespaces::Rights;
 
 /// The tables of all workers.
 #[derive(Debug)]
@@ -18,6 +21,7 @@ pub struct Prefixes {
     uncounted: AtomicU64,
 }
 
+/// Counts by the number of a namespace and a prefix behind it: a client that may not read the namespace sees none.
 type Table = Mutex<HashMap<Box<[u8]>, Counts>>;
 
 /// Counts of the operations on the keys of a prefix.
@@ -47,11 +51,16 @@ impl Prefixes {
         }
     }
 
-    /// Counts an operation. A key without a delimiter has no prefix and is not counted.
-    pub(crate) fn count(&self, worker: usize, key: &[u8], operation: Operation) {
+    /// Counts an operation on a key of a namespace. A key without a delimiter has no prefix and is not counted.
+    pub(crate) fn count(&self, worker: usize, namespace: u8, key: &[u8], operation: Operation) {
         let Some(end) = key.iter().position(|byte| *byte == self.delimiter) else { return };
         let Some(table) = self.tables.get(worker) else { return };
-        let (mut table, prefix) = (lock(table), &key[..end]);
+        let mut place = ArrayVec::<u8, { 1 + KEY_BYTES_MAX }>::new();
+        place.push(namespace);
+        if place.try_extend_from_slice(&key[..end]).is_err() {
+            return;
+        }
+        let (mut table, prefix) = (lock(table), &place[..]);
         if !table.contains_key(prefix) {
             if table.len() >= PREFIXES_MAX {
                 self.uncounted.fetch_add(1, Relaxed);
@@ -70,12 +79,17 @@ impl Prefixes {
         }
     }
 
-    /// The reply to `stats detail dump`, without END. Prefixes that are no words are URI-encoded.
-    pub(crate) fn dump(&self) -> Vec<u8> {
+    /// The reply to `stats detail dump` for a client with these rights, without END. Prefixes that are no words are
+    /// URI-encoded.
+    pub(crate) fn dump(&self, rights: Rights) -> Vec<u8> {
         let mut all = HashMap::<Box<[u8]>, Counts>::new();
         for table in &self.tables {
-            for (prefix, counts) in lock(table).iter() {
-                let sum = all.entry(prefix.clone()).or_default();
+            for (place, counts) in lock(table).iter() {
+                let Some((_, prefix)) = place.split_first().filter(|(number, _)| rights.may_read(**number))
+                else {
+                    continue;
+                };
+                let sum = all.entry(prefix.into()).or_default();
                 sum.gets += counts.gets;
                 sum.hits += counts.hits;
                 sum.sets += counts.sets;
@@ -122,25 +136,29 @@ mod tests {
     fn workers_are_summed_and_tables_do_not_grow_without_end() {
         let prefixes = Prefixes::new(2, b':');
         for worker in 0..2 {
-            prefixes.count(worker, b"a:1", Operation::Get { is_hit: worker == 0 });
-            prefixes.count(worker, b"a:2:3", Operation::Set);
-            prefixes.count(worker, b":", Operation::Delete);
-            prefixes.count(worker, b"none", Operation::Set);
+            prefixes.count(worker, 0, b"a:1", Operation::Get { is_hit: worker == 0 });
+            prefixes.count(worker, 0, b"a:2:3", Operation::Set);
+            prefixes.count(worker, 0, b":", Operation::Delete);
+            prefixes.count(worker, 0, b"none", Operation::Set);
         }
         let expected = "PREFIX  get 0 hit 0 set 0 del 2\r\nPREFIX a get 2 hit 1 set 2 del 0\r\n";
-        assert_eq!(String::from_utf8(prefixes.dump()).unwrap(), expected);
+        assert_eq!(String::from_utf8(prefixes.dump(Rights::ALL)).unwrap(), expected);
         for number in 0..100_000 {
-            prefixes.count(0, format!("{number}:x").as_bytes(), Operation::Set);
+            prefixes.count(0, 0, format!("{number}:x").as_bytes(), Operation::Set);
         }
-        let lines = prefixes.dump().iter().filter(|byte| **byte == b'\n').count();
+        let lines = prefixes.dump(Rights::ALL).iter().filter(|byte| **byte == b'\n').count();
         assert_eq!(lines, PREFIXES_MAX);
-        prefixes.count(0, b"a:1", Operation::Delete);
-        assert!(String::from_utf8(prefixes.dump()).unwrap().contains("PREFIX a get 2 hit 1 set 2 del 1\r\n"));
+        prefixes.count(0, 0, b"a:1", Operation::Delete);
+        assert!(
+            String::from_utf8(prefixes.dump(Rights::ALL))
+                .unwrap()
+                .contains("PREFIX a get 2 hit 1 set 2 del 1\r\n")
+        );
         prefixes.reset();
-        prefixes.count(0, b"x\r\nEND\r\n:1", Operation::Set);
+        prefixes.count(0, 0, b"x\r\nEND\r\n:1", Operation::Set);
         let encoded = "PREFIX x%0D%0AEND%0D%0A get 0 hit 0 set 1 del 0\r\n";
-        assert_eq!(String::from_utf8(prefixes.dump()).unwrap(), encoded);
+        assert_eq!(String::from_utf8(prefixes.dump(Rights::ALL)).unwrap(), encoded);
         prefixes.reset();
-        assert!(prefixes.dump().is_empty());
+        assert!(prefixes.dump(Rights::ALL).is_empty());
     }
 }

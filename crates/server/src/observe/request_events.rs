@@ -77,14 +77,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
             });
         }
         if shared.observers.counts_prefixes() && !matches!(form, Form::Meta(_)) {
-            match command {
-                Command::Store(_) => shared.prefixes.count(self.cx.worker, key, Operation::Set),
-                Command::Delete(_) => shared.prefixes.count(self.cx.worker, key, Operation::Delete),
-                Command::Fetch(_) => {
-                    let is_hit = matches!(reply, Reply::Fetched(..));
-                    shared.prefixes.count(self.cx.worker, key, Operation::Get { is_hit });
-                }
-                _ => {}
+            let operation = match command {
+                Command::Store(_) => Some(Operation::Set),
+                Command::Delete(_) => Some(Operation::Delete),
+                Command::Fetch(_) => Some(Operation::Get { is_hit: matches!(reply, Reply::Fetched(..)) }),
+                _ => None,
+            };
+            if let Some(operation) = operation {
+                shared.prefixes.count(self.cx.worker, guards.number(key), key, operation);
             }
         }
         match (command, reply) {
@@ -100,9 +100,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
                     key,
                     status: store_status(reply),
                     command: store_name(store),
-                    ttl_secs: match expiry.secs() {
+                    ttl_secs: match shared.clock.secs_of(expiry) {
                         None => 0,
-                        Some(_) if expiry.is_past(guards.now()) => -1,
+                        Some(at) if at <= guards.now().secs => -1,
                         Some(at) => (at - guards.now().secs).into(),
                     },
                     class: stored.map_or(if is_large { 3 } else { 1 }, |item| item.queue() + 1),
@@ -138,7 +138,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
             value_bytes: found.map_or(0, |item| item.value().len()),
         });
         if shared.observers.counts_prefixes() {
-            shared.prefixes.count(self.cx.worker, key, Operation::Get { is_hit: found.is_ok() });
+            let operation = Operation::Get { is_hit: found.is_ok() };
+            shared.prefixes.count(self.cx.worker, self.guards.number(key), key, operation);
         }
         if found.is_ok() && shared.observers.is_verbose() {
             trace::hit(self.cx.client.fd, key);

@@ -3,6 +3,7 @@
 
 mod connections;
 mod general;
+mod larder;
 mod latency;
 mod namespaces;
 mod queues;
@@ -16,6 +17,7 @@ use larder_protocol::{Error, Form, number};
 
 pub(crate) use self::store::is_backup;
 use crate::exec::dump::Dump;
+use crate::namespaces::Rights;
 use crate::shared::Shared;
 
 /// The reply to `stats`.
@@ -35,13 +37,13 @@ pub enum Answer {
     Error(Error),
 }
 
-/// Answers `stats <words>`. Words beyond the sub-command are ignored.
-pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
+/// Answers `stats <words>` for a client with these rights. Words beyond the sub-command are ignored.
+pub(crate) fn answer(shared: &Shared, rights: Rights, words: &[&[u8]], form: &Form<'_>) -> Answer {
     let is_binary = matches!(form, Form::Binary(_));
     let sub_command = words.first().copied();
     if !store::is_backup(words)
         && !replication::is_compare(words)
-        && let Some(lines) = lines(shared, sub_command)
+        && let Some(lines) = lines(shared, rights, sub_command)
     {
         return Answer::Lines(lines);
     }
@@ -60,9 +62,9 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
         }
         Some(b"conns") if !is_binary => connections::report(shared, &mut lines),
         Some(b"detail") => {
-            return detail(shared, words.get(1).copied().unwrap_or_default()).unwrap_or_else(|error| {
-                Answer::Error(if is_binary { Error::UnknownStatistics } else { error })
-            });
+            return detail(shared, rights, words.get(1).copied().unwrap_or_default()).unwrap_or_else(
+                |error| Answer::Error(if is_binary { Error::UnknownStatistics } else { error }),
+            );
         }
         Some(b"cachedump") if !is_binary => {
             return cachedump(shared, &words[1..])
@@ -77,33 +79,39 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
     Answer::Lines(lines.0)
 }
 
-/// The lines of sub-commands that show counters and settings; `None`: another sub-command.
-pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(String, String)>> {
+/// The lines of sub-commands that show counters and settings, without the namespaces that must not be read with these
+/// rights; `None`: another sub-command.
+pub(crate) fn lines(
+    shared: &Shared,
+    rights: Rights,
+    sub_command: Option<&[u8]>,
+) -> Option<Vec<(String, String)>> {
     let mut lines = Lines::default();
     match sub_command {
         None => general::report(shared, &mut lines),
+        Some(b"larder") => larder::report(shared, &mut lines),
         Some(b"settings") => settings::report(shared, &mut lines),
         Some(b"latency") => latency::report(shared, &mut lines),
-        Some(b"namespaces") => namespaces::report(shared, &mut lines),
+        Some(b"namespaces") => namespaces::report(shared, rights, &mut lines),
         Some(b"items") => queues::report_items(&shared.namespaces.stats(), &mut lines),
         Some(b"slabs") => queues::report_slabs(&shared.namespaces.stats(), &shared.totals(), &mut lines),
         // Without a store, an unknown one.
         Some(b"store") => store::report(shared, &mut lines)?,
-        Some(b"replication") => replication::report(shared, &mut lines)?,
+        Some(b"replication") => replication::report(shared, rights, &mut lines)?,
         Some(_) => return None,
     }
     Some(lines.0)
 }
 
 /// `stats detail <on|off|dump>`
-fn detail(shared: &Shared, word: &[u8]) -> Result<Answer, Error> {
+fn detail(shared: &Shared, rights: Rights, word: &[u8]) -> Result<Answer, Error> {
     if !shared.settings.dump {
         return Err(Error::DetailNotAllowed);
     }
     match word {
         b"on" => shared.observers.set_counts_prefixes(true),
         b"off" => shared.observers.set_counts_prefixes(false),
-        b"dump" => return Ok(Answer::Detail(shared.prefixes.dump())),
+        b"dump" => return Ok(Answer::Detail(shared.prefixes.dump(rights))),
         _ => return Err(Error::DetailUsage),
     }
     Ok(Answer::Ok)

@@ -52,6 +52,8 @@ pub(crate) struct Counts {
 struct Line<'l> {
     stream: Streams,
     id: u64,
+    /// The namespace of the key in it, if there is one: a watcher that may not read it does not get the line.
+    namespace: Option<u8>,
     /// Including its line feed.
     text: &'l [u8],
 }
@@ -69,9 +71,10 @@ impl Log {
         }
     }
 
-    /// Writes a line for the watchers. Call it only if there are any: [`ObserverFlags::wants`].
+    /// Writes a line for the watchers. Call it only if there are any: [`ObserverFlags::wants`]. `namespace`: that of
+    /// the event's key.
     #[cold]
-    pub(crate) fn tell(&self, thread: usize, event: &Event<'_>, control: &Wake) {
+    pub(crate) fn tell(&self, thread: usize, event: &Event<'_>, namespace: Option<u8>, control: &Wake) {
         let Some(ring) = self.rings.get(thread) else { return };
         let mut lines = ring.lines();
         let (before, half) = (lines.len(), self.ring_bytes_max / 2);
@@ -83,6 +86,7 @@ impl Log {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         lines.extend_from_slice(&id.to_ne_bytes());
         lines.extend_from_slice(&event.stream().bits().to_ne_bytes());
+        lines.push(namespace.unwrap_or(NO_NAMESPACE));
         lines.extend_from_slice(&[0; 2]);
         event::number(&mut lines, "ts=", now.as_secs());
         // memcached does not pad it either.
@@ -167,14 +171,18 @@ impl<'l> Line<'l> {
     fn split(lines: &'l [u8]) -> Option<(Self, &'l [u8])> {
         let (id, rest) = lines.split_first_chunk::<8>()?;
         let (stream, rest) = rest.split_first_chunk::<2>()?;
+        let ([number], rest) = rest.split_first_chunk()?;
         let (bytes, rest) = rest.split_first_chunk::<2>()?;
         let (text, rest) = rest.split_at_checked(u16::from_ne_bytes(*bytes).into())?;
         let stream = Streams::from_bits(u16::from_ne_bytes(*stream));
-        Some((Self { stream, id: u64::from_ne_bytes(*id), text }, rest))
+        let namespace = Some(*number).filter(|number| *number != NO_NAMESPACE);
+        Some((Self { stream, id: u64::from_ne_bytes(*id), namespace, text }, rest))
     }
 }
 
-/// The header of a line in a ring: number, stream, length.
-const HEAD_BYTES: usize = 8 + 2 + 2;
+/// The header of a line in a ring: number, stream, namespace, length.
+const HEAD_BYTES: usize = 8 + 2 + 1 + 2;
+/// No namespace has this number.
+const NO_NAMESPACE: u8 = u8::MAX;
 /// As in memcached.
 const WATCHERS_MAX: usize = 20;

@@ -144,7 +144,7 @@ impl NamespaceBacking {
     /// Whether the store still counts an item when its successor comes there. It may not count one that has expired.
     fn outlives_its_way(&self, old: Replaced) -> bool {
         let now_secs = self.clock.now().secs;
-        old.expiry.secs().is_none_or(|secs| secs > now_secs.saturating_add(WAY_SECS_MAX))
+        self.clock.secs_of(old.expiry).is_none_or(|secs| secs > now_secs.saturating_add(WAY_SECS_MAX))
     }
 }
 

@@ -14,6 +14,7 @@ use larder_policy::NAMESPACES_MAX;
 use larder_protocol::Error;
 use larder_store::{Marks, Meta, Sink, Store, TryGet};
 
+use super::lifetime::{Lapsed, Lifetime};
 use super::meters::ReadMeter;
 use crate::clock::Clock;
 use crate::conn::waiter::Waiter;
@@ -29,6 +30,8 @@ pub(crate) struct Wanted {
     pub(crate) number: u8,
     /// The position of its newest change, which the store has.
     pub(crate) position: Position,
+    /// The longest time to live, by the policy of the namespace.
+    pub(crate) ttl_max_secs: Option<u32>,
 }
 
 /// What a look-up has found out, where the item is not in memory now.
@@ -59,6 +62,8 @@ pub(crate) struct FetchQueue {
     turns: Turns,
     /// Look-ups that have failed, for the log.
     unreadable: Rarely,
+    /// Items that must not be found again.
+    pub(super) lapsed: Lapsed,
 }
 
 #[derive(Default)]
@@ -268,7 +273,7 @@ impl FetchQueue {
         wanted: &Wanted,
         is_patient: bool,
     ) -> (Fetched, Option<Turn>) {
-        let Wanted { key, hash, position, number } = wanted;
+        let Wanted { key, hash, position, number, ttl_max_secs } = wanted;
         let mut sink = FillSink {
             handle,
             clock,
@@ -282,7 +287,7 @@ impl FetchQueue {
             missing_bytes: 0,
             refusal: None,
         };
-        let meta = match store.get(key, unix_secs(clock), &mut sink) {
+        let meta = match store.get(key, clock.unix_secs(), &mut sink) {
             // A value that is declined is no error to the store; nothing of it was read.
             _ if sink.refusal.is_some() => return (refused(sink.refusal), None),
             Ok(Some(meta)) => meta,
@@ -298,7 +303,8 @@ impl FetchQueue {
             return (Fetched::NoMemory, None);
         }
         let FillSink { value, mut upload, handle, turn, .. } = sink;
-        let Some(kept) = kept(clock, key, &meta, &value) else { return (Fetched::Absent, None) };
+        let lifetime = Lifetime { clock, lapsed: &self.lapsed, ttl_max_secs: *ttl_max_secs };
+        let Some(kept) = kept(lifetime, key, &meta, &value) else { return (Fetched::Absent, None) };
         for _ in 0..TRIES_MAX {
             let guard = handle.pin(clock.now());
             let filled = match upload {
@@ -331,15 +337,15 @@ fn refused(refusal: Option<WriteError>) -> Fetched {
 /// reclaimed.
 pub(super) fn try_fetch(
     store: &dyn Store,
-    clock: &Clock,
+    lifetime: Lifetime<'_>,
     guard: &Guard<'_>,
     key: &[u8],
     hash: Hash,
     position: Position,
 ) -> TryGet {
     let mut filled = None;
-    let found = store.try_get(key, unix_secs(clock), &mut |meta, value| {
-        filled = kept(clock, key, meta, value).map(|kept| guard.fill(hash, &kept, position));
+    let found = store.try_get(key, lifetime.clock.unix_secs(), &mut |meta, value| {
+        filled = kept(lifetime, key, meta, value).map(|kept| guard.fill(hash, &kept, position));
     });
     match (found, filled) {
         // It has expired since it was read.
@@ -349,17 +355,13 @@ pub(super) fn try_fetch(
     }
 }
 
-fn unix_secs(clock: &Clock) -> u64 {
-    u64::try_from(clock.wall_secs(clock.now().secs)).unwrap_or(0)
-}
-
 /// An item of the store as the engine takes it. `None`: it has expired.
-fn kept<'k>(clock: &Clock, key: &'k [u8], meta: &Meta, value: &'k [u8]) -> Option<Kept<'k>> {
+fn kept<'k>(lifetime: Lifetime<'_>, key: &'k [u8], meta: &Meta, value: &'k [u8]) -> Option<Kept<'k>> {
     Some(Kept {
         key,
         value,
         client_flags: meta.client_flags,
-        expiry: clock.unexpired(meta.exptime_secs)?,
+        expiry: lifetime.expiry_of(meta)?,
         version: meta.version,
         is_stale: meta.marks.contains(Marks::STALE),
         is_token_held: meta.marks.contains(Marks::TOKEN),

@@ -13,9 +13,9 @@ use larder_engine::Now;
 use larder_protocol::admin::{self, Classes};
 use larder_protocol::dump::{self, Dumped};
 use larder_protocol::{Error, Sink};
-use larder_store::commit::version_at;
 use larder_store::{Cursor, Marks, Meta, Store};
 
+use super::lifetime::{Lifetime, stored_secs};
 use crate::conn::waiter::Waiter;
 use crate::exec::dump::dumped;
 use crate::namespaces::Handles;
@@ -169,6 +169,8 @@ impl KeyDumps {
         handles: &mut Handles,
         signal: &impl Fn(Waiter),
     ) -> Result<(), Error> {
+        let Some(persistence) = &shared.persistence else { return Ok(()) };
+        let lapsed = &persistence.fetches.lapsed;
         let (mut cursor, mut piece, mut is_wanted) = (Cursor::new(), Vec::new(), true);
         while is_wanted && !lock(&self.state).is_stopping {
             let now = shared.clock.now();
@@ -178,12 +180,21 @@ impl KeyDumps {
                 if !is_wanted || listing.wanted.namespaces >> number & 1 == 0 {
                     return;
                 }
-                tell(&listing.wanted, shared, handles, number, now, (key, meta), &mut piece);
+                let lifetime = Lifetime {
+                    clock: &shared.clock,
+                    lapsed,
+                    ttl_max_secs: table.as_ref().and_then(|table| table.policy(number).ttl_max_secs),
+                };
+                if lifetime.expiry_of(meta).is_none() {
+                    return;
+                }
+                let meta = Meta { exptime_secs: lifetime.exptime_secs(meta), ..*meta };
+                tell(&listing.wanted, shared, handles, number, now, (key, &meta), &mut piece);
                 if piece.len() >= PIECE_BYTES {
                     is_wanted = listing.push(std::mem::take(&mut piece), signal);
                 }
             };
-            let now_unix_secs = u64::try_from(shared.clock.wall_secs(now.secs)).unwrap_or(0);
+            let now_unix_secs = shared.clock.unix_secs();
             match store.for_each_key(&mut cursor, ITEMS_PER_STEP, now_unix_secs, &mut visit) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -231,7 +242,7 @@ fn tell(
             is_binary_key: meta.marks.contains(Marks::BINARY_KEY),
             expiry_secs: (meta.exptime_secs != 0)
                 .then(|| i64::try_from(meta.exptime_secs).unwrap_or(i64::MAX)),
-            used_secs: stored_secs(meta.version).min(now_unix_secs),
+            used_secs: i64::try_from(stored_secs(meta.version)).unwrap_or(i64::MAX).min(now_unix_secs),
             cas: meta.version,
             is_fetched: false,
             class: CLASS_ON_DISK,
@@ -258,15 +269,6 @@ impl Sink for Lines<'_> {
     }
 }
 
-/// The Unix time at which a version was given.
-fn stored_secs(version: u64) -> i64 {
-    // A version is a number of steps since an epoch: one second has as many as there are between two of its versions.
-    let epoch_micros = 1_735_689_600_000_000;
-    let versions_per_sec = version_at(epoch_micros + 1_000_000, 0) - version_at(epoch_micros, 0);
-    let secs = version / versions_per_sec.max(1) + epoch_micros / 1_000_000;
-    i64::try_from(secs).unwrap_or(i64::MAX)
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -289,12 +291,6 @@ mod tests {
 
     fn wanted() -> Wanted {
         Wanted { format: admin::Dump::Metadata, classes: Classes::ALL, namespaces: 1 }
-    }
-
-    #[test]
-    fn a_version_tells_when_it_was_given() {
-        let at_secs = 1_800_000_000;
-        assert_eq!(stored_secs(version_at(at_secs * 1_000_000 + 999_999, 7)), at_secs as i64);
     }
 
     #[test]

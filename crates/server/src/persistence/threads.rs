@@ -216,7 +216,10 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
     };
     budgets.set_cleaner();
     while !is_stopping.load(SeqCst) {
-        let now_unix_secs = u64::try_from(shared.clock.wall_secs(shared.clock.now().secs)).unwrap_or(0);
+        let now_unix_secs = shared.clock.unix_secs();
+        if let Some(persistence) = &shared.persistence {
+            persistence.fetches.lapsed.note(now_unix_secs, store.last_sequence());
+        }
         let pause = match store.maintain(Budget { bytes: CLEANING_STEP_BYTES }, now_unix_secs) {
             Ok(progress) if progress.more || progress.bytes > 0 => {
                 budgets.note_cleaning();

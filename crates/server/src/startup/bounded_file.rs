@@ -1,4 +1,5 @@
-//! Files that options name and that are read whole: none is read without a bound, whatever its name leads to.
+//! Files that options name and that are read whole: none is read without a bound, whatever its name leads to. A byte
+//! order mark of UTF-8 at the head, which some editors write and nobody sees, is left out.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -34,12 +35,33 @@ fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
         let reason = format!("has more than {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
+    if content.starts_with(BYTE_ORDER_MARK) {
+        content.drain(..BYTE_ORDER_MARK.len());
+    }
     Ok(content)
 }
+
+/// UTF-8's.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_byte_order_mark_at_the_head_is_left_out() {
+        let folder = larder_conformance::folder::Folder::create();
+        for (content, expected) in [
+            (&b"\xef\xbb\xbfroot:pw"[..], &b"root:pw"[..]),
+            (b"\xef\xbb\xbf", b""),
+            (b"a\xef\xbb\xbf", b"a\xef\xbb\xbf"),
+            (b"\xef\xbb", b"\xef\xbb"),
+        ] {
+            let file = folder.write("file", content);
+            assert_eq!(read(&file, 100).expect("it is there"), expected);
+            assert_eq!(read_regular(&file, 100).expect("it is there"), expected);
+        }
+    }
 
     #[test]
     fn what_has_no_end_is_refused() {

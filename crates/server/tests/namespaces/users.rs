@@ -85,6 +85,55 @@ fn users_do_what_the_lists_allow() {
     assert_eq!(answer, format!("{a}END\r\n"));
 }
 
+/// All that a watcher received by the time that it was told of this key.
+fn watched(watcher: &mut impl Read, last: &str) -> String {
+    let mut lines = Vec::new();
+    while !String::from_utf8_lossy(&lines).contains(last) {
+        let mut piece = [0; 4096];
+        let n = watcher.read(&mut piece).expect("larderd tells");
+        assert!(n > 0, "the watcher was dropped");
+        lines.extend_from_slice(&piece[..n]);
+    }
+    String::from_utf8(lines).expect("it is text")
+}
+
+#[test]
+fn nobody_is_told_of_keys_that_he_may_not_read() {
+    let (_folder, larderd) = start("-Y");
+    let watch = |user: &str| {
+        let mut stream = larderd.connect();
+        let commands = format!("{}watch fetchers mutations deletions\r\n", login(user));
+        stream.write_all(commands.as_bytes()).expect("larderd reads");
+        assert_eq!(watched(&mut stream, "OK\r\n"), "STORED\r\nOK\r\n");
+        stream
+    };
+    let ask = |user: &str, commands: &str| larderd.ask(&(login(user) + commands));
+    let (mut anna, mut ben) = (watch("anna"), watch("ben"));
+    ask("root", "stats detail on\r\n");
+    // Of all streams, by all families of commands.
+    let of_a = "set a:1 0 0 1\r\n1\r\nget a:1\r\nmg a:1 v\r\ndelete a:1\r\n";
+    ask("root", &format!("{of_a}get c:1\r\nget last1\r\n"));
+    let (of_anna, of_ben) = (watched(&mut anna, "last1"), watched(&mut ben, "last1"));
+    for stream in ["item_store", "item_get", "deleted"] {
+        let is_of_a = |line: &str| line.contains(stream) && line.contains("key=a%3A1 ");
+        let (anna_sees, ben_sees) = (of_anna.lines().any(is_of_a), of_ben.lines().any(is_of_a));
+        assert_eq!((anna_sees, ben_sees), (true, false), "{stream}\n{of_anna}\n{of_ben}");
+    }
+    assert!(of_ben.contains("key=c%3A1 "), "{of_ben}");
+    let dump = |user: &str| ask(user, "stats detail dump\r\n");
+    assert!(dump("anna").contains("PREFIX a get 1 hit 1 set 1 del 1\r\nPREFIX c get 1 "), "{}", dump("anna"));
+    assert!(!dump("ben").contains("PREFIX a") && dump("ben").contains("PREFIX c get 1 "), "{}", dump("ben"));
+    let namespaces = |user: &str| ask(user, "stats namespaces\r\n");
+    assert!(namespaces("anna").contains(":a::keep") && namespaces("anna").contains(":<null>:keep"));
+    assert!(!namespaces("ben").contains(":a:") && namespaces("ben").contains(":<null>:keep"));
+    // A new list holds for who watches already.
+    larderd.reload(&FILE.replace("\"anna\", ", "\"ben\", "));
+    eventually(|| ask("ben", "get a:1\r\n").ends_with("STORED\r\nEND\r\n"));
+    ask("root", "get a:2\r\nget last2\r\n");
+    assert!(watched(&mut ben, "last2").contains("key=a%3A2 "));
+    assert!(!watched(&mut anna, "last2").contains("key=a%3A2 "));
+}
+
 #[test]
 fn users_who_log_in_by_sasl_are_known_too() {
     let (_folder, larderd) = start("-S");

@@ -333,7 +333,8 @@ impl Segment {
     /// Have records of it expired since somebody looked, as far as is known without reading it?
     pub(super) fn may_have_expired_since_sweep(&self, now_unix_secs: u64) -> bool {
         let expiry = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
-        let swept_secs = self.swept_secs.load(Relaxed);
+        // What was swept by a clock that has been set back since may be followed by what expires from now on.
+        let swept_secs = self.swept_secs.fetch_min(now_unix_secs, Relaxed).min(now_unix_secs);
         !self.sealed.load(Relaxed) || expiry.expired_share(swept_secs) < expiry.expired_share(now_unix_secs)
     }
 

@@ -183,11 +183,7 @@ const MEMCACHEDS: [&str; 22] = [
 ];
 
 /// What memcached 1.6.18 does not have: what came since, and larder's own.
-const LARDERS: [&str; 10] = [
-    "larder_memory_used_bytes",
-    "larder_read_only",
-    "larder_refused_read_only",
-    "larder_version",
+const LARDERS: [&str; 6] = [
     "slab_reassign_busy_nomem",
     "slab_reassign_last_busy_status",
     "client_flags_size",

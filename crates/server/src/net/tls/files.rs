@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::startup::bounded_file::Read;
+use crate::startup::bounded_file::{BYTE_ORDER_MARK, Read};
 
 /// Why certificates could not be loaded. It names files, so it is for the operator and not for clients.
 #[derive(Debug)]
@@ -122,8 +122,6 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// UTF-8's.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const ENCRYPTED: &str = "the key is encrypted (openssl pkey -in OLD -out NEW decrypts it)";
 const OWN_LINE: &str = "each \"-----BEGIN CERTIFICATE-----\" needs a line of its own";
 const TRUSTED: &str = "a TRUSTED CERTIFICATE, OpenSSL's own form (openssl x509 -in OLD -out NEW converts it)";

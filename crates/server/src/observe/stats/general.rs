@@ -16,11 +16,6 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     commands(shared, lines);
     traffic(shared, lines);
     cache(shared, lines);
-    // After memcached's lines, so that those keep their place.
-    lines.add("larder_memory_used_bytes", shared.namespaces.stats().memory_used_bytes);
-    lines.add("larder_read_only", u8::from(shared.is_read_only()));
-    lines.add("larder_refused_read_only", shared.totals().refused_maintenance);
-    lines.add("larder_version", crate::LARDER_VERSION);
 }
 
 fn process(shared: &Shared, lines: &mut Lines) {

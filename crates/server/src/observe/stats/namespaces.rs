@@ -1,11 +1,12 @@
 //! `stats namespaces`: larder's own. Empty without `--namespaces`.
 
 use super::Lines;
-use crate::namespaces::Report;
+use crate::namespaces::{Report, Rights};
 use crate::shared::Shared;
 
-pub(super) fn report(shared: &Shared, lines: &mut Lines) {
-    for report in shared.namespaces.reports(shared.persistence.as_ref()) {
+pub(super) fn report(shared: &Shared, rights: Rights, lines: &mut Lines) {
+    let reports = shared.namespaces.reports(shared.persistence.as_ref());
+    for report in reports.into_iter().filter(|report| rights.may_read(report.number)) {
         let Report { engine, totals, .. } = &report;
         // A prefix has no space, so names stay one word.
         let prefix = report.name();

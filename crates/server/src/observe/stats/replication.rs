@@ -5,6 +5,7 @@ use std::fmt::Display;
 use larder_replication::version::unix_secs_of;
 
 use super::{Lines, yes_no};
+use crate::namespaces::Rights;
 use crate::replication::CompareFigures;
 use crate::replication::report::{Report, standing_name};
 use crate::shared::Shared;
@@ -21,7 +22,7 @@ pub(super) fn compare(shared: &Shared) -> Option<()> {
 }
 
 /// `None`: this server is not one of several sites.
-pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
+pub(super) fn report(shared: &Shared, rights: Rights, lines: &mut Lines) -> Option<()> {
     let report = Report::read(shared)?;
     lines.add("site", report.site);
     lines.add("takes_changes", yes_no(report.refused.is_empty()));
@@ -29,7 +30,12 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     lines.add("log_durable_sequence", report.log_durable_sequence);
     lines.add("horizon_time", report.horizon_unix_secs);
     lines.add("time_us", report.unix_micros);
-    lines.add("left_out", report.left_out.join(","));
+    let may_read = |name: &&str| {
+        let number = shared.namespaces.named(name.as_bytes());
+        number.is_some_and(|number| rights.may_read(number))
+    };
+    let left_out: Vec<_> = report.left_out.iter().map(String::as_str).filter(may_read).collect();
+    lines.add("left_out", left_out.join(","));
     for peer in &report.peers {
         let (address, figures) = (&peer.address, &peer.figures);
         let mut line = |name: &str, value: &dyn Display| lines.add(format!("{address}:{name}"), value);

@@ -99,6 +99,18 @@ impl Event<'_> {
         }
     }
 
+    /// The key that its line shows.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match self {
+            Self::Lookup { key, .. }
+            | Self::Store { key, .. }
+            | Self::Eviction { key, .. }
+            | Self::Deletion { key, .. }
+            | Self::Conflict { key, .. } => Some(key),
+            Self::Arrival { .. } | Self::Departure { .. } | Self::Crawl { .. } | Self::Site { .. } => None,
+        }
+    }
+
     /// The greatest length of its line.
     pub(super) fn line_bytes_max(&self) -> usize {
         let key = match self {

@@ -12,6 +12,7 @@ use super::{Event, Line};
 use crate::conn::client::Client;
 use crate::conn::session::CloseReason;
 use crate::heap;
+use crate::namespaces::Rights;
 use crate::net::socket::{Received, SCRATCH_BYTES, Wire};
 use crate::net::tls::Buffers;
 use crate::net::worker_pool::WorkerPool;
@@ -22,6 +23,8 @@ use crate::shared::Shared;
 pub(crate) struct Watcher {
     wire: Wire,
     client: Arc<Client>,
+    /// The user that has logged in.
+    user: Option<Box<[u8]>>,
     pub(super) streams: Streams,
     /// The number of the first line that it gets.
     pub(super) first_id: u64,
@@ -44,8 +47,14 @@ pub(crate) struct Watchers {
 
 impl Watcher {
     /// A watcher from when it joins. `unsent` is sent before the first line.
-    pub(crate) fn new(wire: Wire, client: Arc<Client>, streams: Streams, unsent: Vec<u8>) -> Self {
-        Self { wire, client, streams, first_id: 0, unsent, sent: 0, skipped: 0, gone: None }
+    pub(crate) fn new(
+        wire: Wire,
+        client: Arc<Client>,
+        user: Option<Box<[u8]>>,
+        streams: Streams,
+        unsent: Vec<u8>,
+    ) -> Self {
+        Self { wire, client, user, streams, first_id: 0, unsent, sent: 0, skipped: 0, gone: None }
     }
 
     /// Takes a line, or counts it as lost if there is no room. True if it was taken.
@@ -138,11 +147,17 @@ impl Watchers {
             return;
         }
         let bytes_max = shared.settings.watcher_logbuf_bytes as usize;
+        // Asked anew each time, since the policies may have been read again.
+        let rights = |watcher: &Watcher| shared.namespaces.rights(watcher.user.as_deref());
+        let rights: Vec<_> = self.all.iter().map(rights).collect();
         log.collect(|line| {
-            let wanted = |watcher: &&mut Watcher| {
-                watcher.gone.is_none() && watcher.streams.meets(line.stream) && line.id >= watcher.first_id
+            let wanted = |(watcher, rights): &(&mut Watcher, &Rights)| {
+                watcher.gone.is_none()
+                    && watcher.streams.meets(line.stream)
+                    && line.id >= watcher.first_id
+                    && line.namespace.is_none_or(|number| rights.may_read(number))
             };
-            for watcher in self.all.iter_mut().filter(wanted) {
+            for (watcher, _) in self.all.iter_mut().zip(&rights).filter(wanted) {
                 let count =
                     if watcher.take(line, bytes_max) { &log.counts.sent } else { &log.counts.skipped };
                 count.fetch_add(1, Relaxed);

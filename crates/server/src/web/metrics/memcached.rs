@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::text::{Metric, Text};
+use crate::namespaces::Rights;
 use crate::observe::stats;
 use crate::web::state::State;
 
@@ -21,7 +22,8 @@ type Lines = BTreeMap<String, String>;
 
 pub(super) fn write(state: &State, text: &mut Text) {
     let shared = &*state.shared;
-    let lines = |sub_command| stats::lines(shared, sub_command).into_iter().flatten().collect::<Lines>();
+    let lines =
+        |sub_command| stats::lines(shared, Rights::ALL, sub_command).into_iter().flatten().collect::<Lines>();
     let (general, settings) = (lines(None), lines(Some(b"settings")));
     let (slabs, items) = (lines(Some(b"slabs")), lines(Some(b"items")));
     text.single(&Metric::gauge("memcached_up", "Could the memcached server be reached."), 1);
