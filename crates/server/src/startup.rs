@@ -5,6 +5,7 @@ pub(crate) mod bounded_file;
 pub mod daemon;
 pub mod endpoints;
 pub mod exposure;
+pub(crate) mod file_lock;
 pub mod large_pages;
 pub mod machine_memory;
 pub(crate) mod memory_file;

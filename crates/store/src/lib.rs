@@ -91,7 +91,7 @@ pub use entry::{
 pub use error::{Error, Result};
 pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
-pub use log::{LogOptions, LogStore};
+pub use log::{LogOptions, LogStore, StoreLock};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use rocks::ROCKS_VALUE_BYTES_MAX;
 #[cfg(feature = "rocksdb")]

@@ -11,7 +11,7 @@ mod tests;
 mod tls;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use larder_policy::Keep;
 use larder_protocol::Dialect;
@@ -390,4 +390,10 @@ fn text(value: OsString) -> Result<String, Refusal> {
 
 fn unreadable(error: lexopt::Error) -> Refusal {
     Refusal::new(EXIT_FAILURE, format!("larderd: {error}"))
+}
+
+/// The absolute path: the directory changes when the server goes to the background.
+fn absolute(path: &str) -> Result<PathBuf, Refusal> {
+    std::path::absolute(path)
+        .map_err(|error| Refusal::new(EXIT_FAILURE, format!("larderd: file {path}: {error}")))
 }

@@ -53,7 +53,7 @@ impl Target {
     }
 
     /// Runs `act` with the user's rights to files. Call it while there is one thread.
-    fn lend_rights<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn lend_rights<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let groups = getgroups()?;
         self.join_groups()?;
         let gid = setfsgid(self.gid);

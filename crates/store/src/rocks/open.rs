@@ -12,8 +12,9 @@ use super::record::{FLUSH, FlushRecord, PENDING, STATE, decode_flush, decode_pai
 use super::store::{RocksStore, failed};
 use super::{RocksOptions, copy};
 use crate::error::{Error, Result};
-use crate::files::{DiskFiles, Files, Lock};
+use crate::files::{DiskFiles, Files};
 use crate::flushes::{FlushMark, FlushTable, PendingMark};
+use crate::log::StoreLock;
 use crate::log::manifest::{MANIFEST, read_bytes};
 use crate::log::segment::segment_number;
 
@@ -21,14 +22,18 @@ use crate::log::segment::segment_number;
 pub(super) struct Opened {
     pub(super) db: DB,
     pub(super) image: RocksImage,
-    pub(super) lock: Box<dyn Lock>,
+    pub(super) lock: StoreLock,
     pub(super) last_sequence: u64,
     pub(super) highest_version: u64,
     pub(super) flushes: FlushTable,
 }
 
-pub(super) fn open(files: &DiskFiles, directory: &Path, options: RocksOptions) -> Result<RocksStore> {
-    let lock = crate::log::open::lock(files)?;
+pub(super) fn open(
+    files: &DiskFiles,
+    directory: &Path,
+    options: RocksOptions,
+    lock: StoreLock,
+) -> Result<RocksStore> {
     let mut image = match read_bytes(files)? {
         // What a backup had is no matter of the store that was made of it.
         Some(bytes) => RocksImage { files: Vec::new(), ..RocksImage::decode(&bytes)? },

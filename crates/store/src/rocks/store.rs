@@ -13,8 +13,9 @@ use super::{RocksOptions, append, copy, open, read, sweep};
 use crate::backup::Manifest;
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
-use crate::files::{DiskFiles, Files, Lock};
+use crate::files::{DiskFiles, Files};
 use crate::flushes::Flushes;
+use crate::log::StoreLock;
 use crate::read_only::ReadOnly;
 use crate::store::{Budget, Cursor, Progress, Stats, Store};
 
@@ -42,7 +43,7 @@ pub struct RocksStore {
     #[cfg(test)]
     pub(crate) faults: Mutex<Faults>,
     /// Behind the database: the directory is free when that is closed.
-    pub(super) _lock: Box<dyn Lock>,
+    pub(super) _lock: StoreLock,
 }
 
 #[derive(Default)]
@@ -68,9 +69,14 @@ impl RocksStore {
     ///
     /// Errors: `Locked`, `OtherEngine`, `NewerFormat`, `Corrupt` (files are missing), `Io`.
     pub fn open(directory: &Path, options: RocksOptions) -> Result<Self> {
+        Self::open_locked(directory, options, StoreLock::take(directory)?)
+    }
+
+    /// The same, of a store whose lock was taken before.
+    pub fn open_locked(directory: &Path, options: RocksOptions, lock: StoreLock) -> Result<Self> {
         let doing = || format!("opening {}", directory.display());
         let files = DiskFiles::open(directory).map_err(|error| Error::io(doing(), error))?;
-        open::open(&files, directory, options.clamped())
+        open::open(&files, directory, options.clamped(), lock)
     }
 
     pub(super) fn new(

@@ -8,7 +8,8 @@ use larder_protocol::Dialect;
 
 use super::Value::{Needed, None as NoValue, Possible};
 use super::{
-    Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, extended, number, number_in, port, print,
+    Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, absolute, extended, number, number_in,
+    port, print,
 };
 use crate::observe::journal;
 use crate::persistence::Driver;
@@ -436,7 +437,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "",
         "keep items in this directory, with memory as their cache (docs/store.md)",
         |d, v| {
-            d.store().directory = v.into();
+            d.store().directory = absolute(v)?;
             Ok(())
         },
     ),
@@ -519,7 +520,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "",
         "let clients take backups of the store below this directory (larder backup; docs/store.md)",
         |d, v| {
-            d.store().backup_directory = Some(v.into());
+            d.store().backup_directory = Some(absolute(v)?);
             Ok(())
         },
     ),
