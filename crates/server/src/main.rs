@@ -99,6 +99,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     endpoints.take_names(&settings, target.as_ref(), port_file.as_deref())?;
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));
     endpoints.announce(&settings, secrets.authenticator.is_some());
+    if let Some(target) = &target {
+        target.announce();
+    }
     if settings.daemon {
         daemon::detach(&settings)?;
     }
@@ -249,7 +252,13 @@ fn work(
     if let Some(web) = web {
         web.start(Arc::clone(&shared), Arc::clone(&pool))?;
     }
-    tracing::info!(pid = std::process::id(), "Serving");
+    let tell = || tracing::info!(pid = std::process::id(), addresses, "Serving");
+    // A person who watches wants to know; programs expect memcached's silence.
+    if shared.settings.daemon {
+        tell()
+    } else {
+        journal::tell_a_person(&shared.settings.journal, tell)
+    }
     supervisor.ready(&format!("Serving {addresses}"));
     let stop = control::run(&shared, &pool, signals, &mut supervisor)?;
     let asked = Instant::now();

@@ -13,6 +13,7 @@ pub mod numa;
 pub mod options;
 pub mod pollers;
 pub mod privileges;
+mod protection;
 pub mod random;
 pub mod sandbox;
 pub mod settings;

@@ -283,6 +283,8 @@ fn a_daemon_leaves_its_starter_and_removes_its_pid_file() {
     let output =
         larderd().arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file).output().expect("larderd runs");
     assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.contains("running as user nobody"), geteuid().is_root(), "{said}");
     eventually(|| pid_file.exists() && UnixStream::connect(&socket).is_ok());
     let pid = fs::read_to_string(&pid_file).expect("it is there").trim().parse().expect("it is a number");
     let process = PathBuf::from(format!("/proc/{pid}"));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use larder_protocol::Dialect;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs};
+pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs, needs_certificate};
 use self::entry::{TlsPrefix, listen_spec};
 use crate::access::{Hosts, ListenerAccess};
 use crate::conn::client;

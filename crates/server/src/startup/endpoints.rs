@@ -10,6 +10,7 @@ use larder_protocol::Dialect;
 use crate::net::listeners::{self, Listener};
 use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, Refusal};
 use crate::startup::privileges::Target;
+use crate::startup::protection;
 use crate::startup::settings::Settings;
 use crate::startup::systemd::Sockets;
 use crate::web::Web;
@@ -40,7 +41,9 @@ impl Endpoints {
         };
         listeners.extend(listeners::bind_http_items(settings)?);
         let web = Web::bind(settings, passed.admin)?;
-        Ok(Self { listeners, udp, web, replication: bind_replication(settings)? })
+        let endpoints = Self { listeners, udp, web, replication: bind_replication(settings)? };
+        protection::check(settings, &endpoints)?;
+        Ok(endpoints)
     }
 
     /// The number of their descriptors.

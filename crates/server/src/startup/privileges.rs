@@ -79,11 +79,14 @@ impl Target {
         };
         self.join_groups().map_err(refuse)?;
         setgid(self.gid).map_err(refuse)?;
-        setuid(self.uid).map_err(refuse)?;
+        setuid(self.uid).map_err(refuse)
+    }
+
+    /// Says who we become, if nobody asked for it. Call it while stderr is connected.
+    pub fn announce(&self) {
         if !self.was_asked_for {
             tracing::warn!("started as root without -u: running as user {}", self.name);
         }
-        Ok(())
     }
 }
 
