@@ -84,8 +84,8 @@ impl StoreSettings {
         self.readers + 1 + key_dumps::THREADS + peers
     }
 
-    /// Keeps other processes out of the store, for a server that will run as `user`; `None`: there are no files. Call it
-    /// while there is one thread. Errors: exit code 71.
+    /// Keeps other processes out of the store, for a server that will run as `user`; `None`: there are no files. Call
+    /// it while there is one thread. Errors: exit code 71.
     pub fn lock(&self, user: Option<&Target>) -> Result<Option<StoreLock>, StartRefusal> {
         if self.driver == Driver::Memory {
             return Ok(None);

@@ -21,8 +21,8 @@ pub(super) fn unnamed() -> io::Result<OwnedFd> {
     stream_socket(AddressFamily::UNIX)
 }
 
-/// Binds a socket to a path, with the rights of [`privileges::at_path`], and lets it listen. It is then owned by `user`.
-/// A socket that an earlier server has left there goes. Errors: also if a server still listens there.
+/// Binds a socket to a path, with the rights of [`privileges::at_path`], and lets it listen. It is then owned by
+/// `user`. A socket that an earlier server has left there goes. Errors: also if a server still listens there.
 pub(super) fn take_name(
     socket: &OwnedFd,
     path: &Path,
