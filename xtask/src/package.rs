@@ -37,6 +37,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     needs::install_only(&NEEDS)?;
     let folder = shell::root().join("target/package");
     let built = build(&folder.join("build"))?;
+    step(3, "the packages");
     for package in make(&built, &version, SMALL, &folder)?.all() {
         println!("{}", package.display());
     }
@@ -220,6 +221,11 @@ impl Parts {
     }
 }
 
+/// Says what is being made.
+fn step(number: u32, name: &str) {
+    println!("== {number} of 3: {name}");
+}
+
 /// Builds programs and library for a release, with the names of the machine's folders left out.
 fn build(target: &Path) -> Result<Built> {
     let home = |variable: &str, folder: &str| match env::var_os(variable) {
@@ -231,13 +237,15 @@ fn build(target: &Path) -> Result<Built> {
         format!("--remap-path-prefix={}=larder", shell::root().display()),
     ];
     let build = |profile: &str, packages: &[&str]| {
-        let mut build = shell::cargo(&["build", "--quiet", "--locked", "--profile", profile]);
+        let mut build = shell::cargo(&["build", "--locked", "--profile", profile]);
         build.args(packages.iter().flat_map(|package| ["--package", package]));
         // Whatever flags the caller has set would be in the programs.
         build.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         shell::run(build.arg("--target-dir").arg(target))
     };
+    step(1, "larderd and larder; each is optimized as a whole at the end, for some minutes");
     build("release", &["larder-server", "larder-cli"])?;
+    step(2, "liblarder_memcached, and again what it uses: in a library a panic must not end the program");
     build(C_LIBRARY_PROFILE, &["larder-memcached-c"])?;
     let program = |name| target.join("release").join(name);
     let c_library = target.join(C_LIBRARY_PROFILE).join("liblarder_memcached.so");

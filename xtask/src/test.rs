@@ -149,7 +149,7 @@ impl Steps {
     }
 
     fn run<T: Outcome>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) {
-        println!("== {name}");
+        println!("== {}: {name}", self.passed + self.failed.len() + 1);
         let start = Instant::now();
         let error = match step() {
             Ok(outcome) => outcome.count(&mut self.tally),

@@ -38,6 +38,7 @@ use larder_server::startup::sandbox;
 use larder_server::startup::settings::Settings;
 use larder_server::startup::signals::Signals;
 use larder_server::startup::systemd::Supervisor;
+use larder_store::StoreLock;
 
 fn main() -> ExitCode {
     let outcome = options::parse(std::env::args_os()).and_then(|outcome| match outcome {
@@ -58,8 +59,8 @@ fn main() -> ExitCode {
 }
 
 /// Runs the server, from the settings to its end. Steps that can fail come before it goes to the background, so that
-/// the caller sees the failure. Steps that need root come before privileges are dropped. Threads come last, because the
-/// other steps need a process with one thread.
+/// the caller sees the failure. Names that another server may have are taken after them. Steps that need root come
+/// before privileges are dropped. Threads come last, because the other steps need a process with one thread.
 fn serve(mut settings: Settings) -> Result<(), Refusal> {
     journal::open(&settings.journal, settings.verbosity);
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -78,13 +79,10 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         .chain(namespaces_file.iter().filter_map(|file| Some(file.path()?.into())));
     let reloaded: Vec<PathBuf> = reloaded.collect();
     pollers::probe(&settings)?;
-    let mut endpoints = Endpoints::open(&mut settings, target.as_ref())?;
+    let mut endpoints = Endpoints::open(&mut settings)?;
     let (segments, more) = settings.store.as_ref().map_or((0, 0), StoreSettings::segment_descriptors);
     let own = settings.own_descriptors() + endpoints.descriptors() + segments;
     settings.connections_max = privileges::allow_descriptors(settings.connections_max, own, more)?;
-    if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        endpoints.write_port_file(path.as_ref(), target.as_ref())?;
-    }
     address_space::share();
     announce(&settings);
     let plan = Plan::new(namespaces_file, &settings, &config(&settings)?)?;
@@ -95,9 +93,15 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let backing =
         persistence.as_ref().map(|persistence| |namespace: &StoredNamespace| persistence.backing(namespace));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
+    let store_lock = settings.store.as_ref().map(|store| store.lock(target.as_ref())).transpose()?.flatten();
     let namespaces = namespaces::build(plan, &settings, backing, warm)?;
+    let port_file = std::env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from);
+    endpoints.take_names(&settings, target.as_ref(), port_file.as_deref())?;
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));
     endpoints.announce(&settings, secrets.authenticator.is_some());
+    if let Some(target) = &target {
+        target.announce();
+    }
     if settings.daemon {
         daemon::detach(&settings)?;
     }
@@ -128,14 +132,13 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
 
     let is_daemon = settings.daemon;
-    let parts = Parts { clock, namespaces, persistence, secrets };
-    work(settings, parts, endpoints, pollers, &signals, supervisor)
-        .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
-    if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
+    let parts = Parts { clock, namespaces, persistence, store_lock, secrets };
+    let served = work(settings, parts, endpoints, pollers, &signals, supervisor);
+    if let Some(pid_file) = pid_file.filter(|_| is_daemon || served.is_err()) {
         // The user that we have become may not be allowed to.
         let _ = pid_file.remove();
     }
-    Ok(())
+    served.map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))
 }
 
 /// What a server is made of, beside its settings and sockets.
@@ -143,6 +146,7 @@ struct Parts {
     clock: Arc<Clock>,
     namespaces: Namespaces,
     persistence: Option<Persistence>,
+    store_lock: Option<StoreLock>,
     secrets: Secrets,
 }
 
@@ -209,8 +213,8 @@ fn work(
 ) -> io::Result<()> {
     let threads = settings.threads;
     let addresses = endpoints.addresses();
-    let Endpoints { listeners, udp, web } = endpoints;
-    let Parts { clock, namespaces, persistence, secrets } = parts;
+    let Endpoints { listeners, udp, web, replication: replication_listener } = endpoints;
+    let Parts { clock, namespaces, persistence, store_lock, secrets } = parts;
     let store_settings = settings.store.clone();
     let shared = Shared::new(namespaces, settings, clock)?
         .with_persistence(persistence)
@@ -224,11 +228,14 @@ fn work(
     let pool = Arc::new(WorkerPool::new(threads, listeners)?);
     let store = store_settings
         .as_ref()
-        .map(|store| persistence::Threads::start(&shared, &pool, store))
+        .map(|store| persistence::Threads::start(&shared, &pool, store, store_lock))
         .transpose()?;
     let replication = store_settings
         .and_then(|store| store.replication)
-        .map(|settings| replication::Threads::start(&shared, &pool, &settings, secrets.replication_token))
+        .map(|settings| {
+            let token = secrets.replication_token;
+            replication::Threads::start(&shared, &pool, &settings, token, replication_listener)
+        })
         .transpose()?;
     let mut workers = Vec::new();
     for (index, (udp_sockets, poller)) in udp.into_iter().zip(pollers).enumerate() {
@@ -245,7 +252,13 @@ fn work(
     if let Some(web) = web {
         web.start(Arc::clone(&shared), Arc::clone(&pool))?;
     }
-    tracing::info!(pid = std::process::id(), "Serving");
+    let tell = || tracing::info!(pid = std::process::id(), addresses, "Serving");
+    // A person who watches wants to know; programs expect memcached's silence.
+    if shared.settings.daemon {
+        tell()
+    } else {
+        journal::tell_a_person(&shared.settings.journal, tell)
+    }
     supervisor.ready(&format!("Serving {addresses}"));
     let stop = control::run(&shared, &pool, signals, &mut supervisor)?;
     let asked = Instant::now();

@@ -38,7 +38,7 @@ use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
 };
 use larder_store::files::DiskFiles;
-use larder_store::{Entry, FlushBy, LogOptions, Store, TryGet};
+use larder_store::{Entry, FlushBy, LogOptions, Store, StoreLock, TryGet};
 
 use crate::clock::{Clock, unix_micros};
 use crate::namespaces::{Handles, StoredNamespace, is_replicated, stored_below};
@@ -55,6 +55,8 @@ pub use crate::persistence::threads::Threads;
 use crate::persistence::write_budgets::WriteBudgets;
 use crate::replication::{ReplicationSettings, Site};
 use crate::shared::Shared;
+use crate::startup::options::{EXIT_OS_ERROR, Refusal as StartRefusal};
+use crate::startup::privileges::Target;
 
 /// How the store is kept (`--store` and what belongs to it).
 #[derive(Clone, Debug)]
@@ -108,6 +110,18 @@ impl StoreSettings {
             |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"segment-");
         let segments = entries.filter(is_segment).count();
         (2 * segments + SEGMENTS_AHEAD_MIN, SEGMENTS_AHEAD)
+    }
+
+    /// Keeps other processes out of the store, for a server that will run as `user`; `None`: there are no files. Call
+    /// it while there is one thread. Errors: exit code 71.
+    pub fn lock(&self, user: Option<&Target>) -> Result<Option<StoreLock>, StartRefusal> {
+        if self.driver == Driver::Memory {
+            return Ok(None);
+        }
+        let take = || StoreLock::take(&self.directory).map_err(io::Error::other);
+        user.map_or_else(take, |user| user.lend_rights(take))
+            .map(Some)
+            .map_err(|error| StartRefusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))
     }
 
     /// Makes the directories in which it will write, if they are missing, and returns them.

@@ -120,12 +120,14 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts them. Call once, when the store is open. Errors: a sentence for the operator.
+    /// Starts them. `listener` is that of [`ReplicationSettings::listen`], nonblocking. Call once, when the store is
+    /// open. Errors: a sentence for the operator.
     pub fn start(
         shared: &Arc<Shared>,
         pool: &Arc<WorkerPool>,
         settings: &ReplicationSettings,
         token: Option<Token>,
+        listener: Option<TcpListener>,
     ) -> io::Result<Self> {
         let named = settings.peers_file.as_ref().map(|path| peers::read(path, settings.site)).transpose()?;
         let peers: Vec<String> =
@@ -141,12 +143,7 @@ impl Threads {
             threads.push(Builder::new().name(name).spawn(work)?);
             Ok::<_, io::Error>(())
         };
-        if let Some(address) = settings.listen {
-            let listener = TcpListener::bind(address)
-                .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-                .map_err(|error| {
-                    io::Error::new(error.kind(), format!("--replication-listen {address}: {error}"))
-                })?;
+        if let Some(listener) = listener {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-publish".into(), Box::new(move || publish::accept(&listener, &shared, &site)))?;
         }

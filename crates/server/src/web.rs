@@ -40,7 +40,6 @@ use crate::net::worker_pool::WorkerPool;
 use crate::observe::process::ProcessFiles;
 use crate::shared::Shared;
 use crate::startup::options::{EXIT_USAGE, Refusal};
-use crate::startup::privileges::Target;
 use crate::startup::settings::Settings;
 
 /// Bound listeners. They must be bound before privileges are dropped.
@@ -54,11 +53,7 @@ pub struct Web {
 impl Web {
     /// Binds the addresses of `--admin-listen`, in addition to the `passed` listeners. `None`: there are none. Errors:
     /// exit code 71 for an address, 64 for peers that cannot be asked.
-    pub fn bind(
-        settings: &Settings,
-        passed: Vec<Listener>,
-        user: Option<&Target>,
-    ) -> Result<Option<Self>, Refusal> {
+    pub fn bind(settings: &Settings, passed: Vec<Listener>) -> Result<Option<Self>, Refusal> {
         if settings.admin.listen.is_empty() && passed.is_empty() {
             if !settings.admin_peers.is_empty() {
                 return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-peers needs --admin-listen"));
@@ -70,7 +65,7 @@ impl Web {
         }
         peers::check(settings)?;
         let mut listeners = passed;
-        listeners.extend(listeners::bind_http("--admin-listen", &settings.admin.listen, settings, user)?);
+        listeners.extend(listeners::bind_http("--admin-listen", &settings.admin.listen, settings)?);
         let (peers, process_files) = (settings.admin_peers.len(), ProcessFiles::default());
         Ok(Some(Self { listeners, peers, process_files }))
     }

@@ -136,6 +136,91 @@ fn a_unix_socket_has_the_mode_asked_for_and_replaces_a_stale_one() {
     assert_eq!(mode(&path), 0o766);
 }
 
+/// Whoever cannot serve takes nothing from a server that does: neither its socket, nor its pid file, nor its port file.
+#[test]
+fn a_second_server_leaves_the_first_one_its_names() {
+    let folder = Folder::create();
+    // The user that root becomes makes files here.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let [socket, pid, store, cache] = ["socket", "pid", "store", "cache"].map(|name| folder.arg(name));
+    let other = folder.arg("other");
+    for (first, second) in [
+        (vec!["--store", &store], vec!["-s", &socket, "--store", &store]),
+        (vec!["--store", &store], vec!["-s", &other, "--store", &store]),
+        (vec!["-e", &cache], vec!["-s", &socket, "-e", &cache]),
+        (vec![], vec!["-s", &socket, "-c", "2000000000"]),
+        (vec![], vec!["-s", &socket]),
+        (vec![], vec!["-s", &other, "--admin-listen", &socket]),
+        (vec![], vec!["-s", &other, "--http-listen", &socket]),
+    ] {
+        let server = UnixServer::start(folder.file("socket"), &[&first[..], &["-P", &pid]].concat());
+        let names = || ["pid", "ports"].map(|name| fs::read(folder.file(name)).ok());
+        eventually(|| folder.file("pid").exists());
+        fs::write(folder.file("ports"), "of the first").expect("the folder is ours");
+        let before = names();
+        let mut command = larderd();
+        let output = command.args(&second).args(["-P", &pid]);
+        let output = output.env("MEMCACHED_PORT_FILENAME", folder.file("ports")).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(71), "{second:?}");
+        assert_eq!(server.ask("version\r\n", 8).as_deref(), Some("VERSION "), "{second:?}");
+        assert_eq!(names(), before, "{second:?}");
+    }
+}
+
+#[test]
+fn of_servers_that_find_a_stale_socket_at_once_one_serves() {
+    let folder = Folder::create();
+    let path = folder.file("socket");
+    for _ in 0..3 {
+        drop(UnixServer::start(path.clone(), &[]));
+        let start = || {
+            let child = larderd().arg("-s").arg(&path).stderr(Stdio::null()).spawn().expect("larderd runs");
+            UnixServer { child, path: path.clone() }
+        };
+        let mut servers: Vec<_> = std::iter::repeat_with(start).take(6).collect();
+        let mut ends = Vec::new();
+        eventually(|| {
+            ends = servers.iter_mut().filter_map(|server| server.child.try_wait().expect("ours")).collect();
+            ends.len() >= 5
+        });
+        assert!(ends.iter().all(|end| end.code() == Some(71)), "{ends:?}");
+        eventually(|| servers[0].ask("version\r\n", 8).is_some());
+    }
+}
+
+#[test]
+fn a_pid_file_of_another_server_is_not_removed() {
+    let folder = Folder::create();
+    let pid_file = folder.file("pid");
+    let start = |socket: &str| {
+        let socket = folder.file(socket);
+        let mut command = larderd();
+        let status = command.arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file).status();
+        assert!(status.expect("larderd runs").success());
+        eventually(|| UnixStream::connect(&socket).is_ok());
+    };
+    let pid = || fs::read_to_string(&pid_file).ok()?.trim().parse().ok().and_then(Pid::from_raw);
+    start("first");
+    let mut first = None;
+    eventually(|| {
+        first = pid();
+        first.is_some()
+    });
+    start("second");
+    eventually(|| pid() != first);
+    let (first, second) = (first.expect("it was there"), pid().expect("it is there"));
+    kill_process(first, Signal::TERM).expect("it runs");
+    let has_ended = |pid: Pid| {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    };
+    eventually(|| has_ended(first));
+    assert_eq!(pid(), Some(second));
+    kill_process(second, Signal::TERM).expect("it runs");
+    eventually(|| has_ended(second));
+    assert!(!pid_file.exists());
+}
+
 #[test]
 fn a_file_in_the_place_of_the_unix_socket_is_not_removed() {
     let folder = Folder::create();
@@ -198,6 +283,8 @@ fn a_daemon_leaves_its_starter_and_removes_its_pid_file() {
     let output =
         larderd().arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file).output().expect("larderd runs");
     assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.contains("running as user nobody"), geteuid().is_root(), "{said}");
     eventually(|| pid_file.exists() && UnixStream::connect(&socket).is_ok());
     let pid = fs::read_to_string(&pid_file).expect("it is there").trim().parse().expect("it is a number");
     let process = PathBuf::from(format!("/proc/{pid}"));

@@ -85,6 +85,52 @@ fn without_options_nothing_is_said() {
     }
 }
 
+/// A person at a terminal is told that it serves, and where.
+#[test]
+fn at_a_terminal_one_line_says_that_it_serves() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no script(1), which makes terminals");
+        return;
+    }
+    for (options, is_told) in [("", true), ("--log-level=warn", false)] {
+        let folder = Folder::create();
+        let larderd = env!("CARGO_BIN_EXE_larderd");
+        let command = format!("{larderd} -l 127.0.0.1 -p -1 -u root -P {} {options}", folder.arg("pid"));
+        let mut script = Command::new("script")
+            .args(["-qefc", &command, &folder.arg("typescript")])
+            .env("MEMCACHED_PORT_FILENAME", folder.file("ports"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it is there");
+        let said = || std::fs::read_to_string(folder.file("typescript")).unwrap_or_default();
+        let mut address = None;
+        eventually(|| {
+            let ports = std::fs::read_to_string(folder.file("ports")).unwrap_or_default();
+            address = ports.trim().strip_prefix("TCP INET: ").map(|port| format!("127.0.0.1:{port}"));
+            address.as_ref().is_some_and(|address| std::net::TcpStream::connect(address).is_ok())
+        });
+        let pid_file = || std::fs::read_to_string(folder.file("pid")).ok()?.trim().parse().ok();
+        let mut pid: Option<i32> = None;
+        eventually(|| {
+            pid = pid_file();
+            pid.is_some()
+        });
+        let line = format!(
+            "INFO Serving pid={} addresses=\"tcp:{}\"",
+            pid.unwrap_or(0),
+            address.unwrap_or_default()
+        );
+        if is_told {
+            eventually(|| said().contains(&line));
+        }
+        let pid = pid.and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, Signal::TERM).expect("it runs");
+        script.wait().expect("it is our child");
+        assert_eq!(said().matches("INFO").count(), usize::from(is_told), "{}", said());
+    }
+}
+
 #[test]
 fn what_happens_to_the_server_is_told_by_v() {
     let talker = Talker::larderd(&["-v", "-m", "100", "-f", "2"]);

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
 use larder_conformance::folder::Folder;
@@ -49,6 +50,16 @@ impl Client {
     }
 }
 
+const TOKEN: &str = "operators-know-this-token";
+
+/// A file with it.
+fn token_file() -> &'static str {
+    static WRITTEN: Once = Once::new();
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/read-only-token");
+    WRITTEN.call_once(|| std::fs::write(path, TOKEN).expect("the folder is ours"));
+    path
+}
+
 fn start(args: &[&str]) -> Server {
     let own = [
         "-u",
@@ -61,6 +72,8 @@ fn start(args: &[&str]) -> Server {
         "-1",
         "--http-listen",
         "127.0.0.1:0",
+        "--admin-token-file",
+        token_file(),
     ];
     let args: Vec<_> = own.iter().chain(args).map(|arg| (*arg).to_owned()).collect();
     Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
@@ -75,7 +88,8 @@ fn admin(server: &Server, request: &str) -> (u16, String) {
 fn admin_with(server: &Server, request: &str, headers: &str) -> (u16, String) {
     let address = server.admin_address().expect("it listens");
     let mut stream = TcpStream::connect(address).expect("it listens");
-    let request = format!("{request} HTTP/1.0\r\nHost: {address}\r\n{headers}Content-Length: 0\r\n\r\n");
+    let headers = format!("Host: {address}\r\nAuthorization: Bearer {TOKEN}\r\n{headers}Content-Length: 0");
+    let request = format!("{request} HTTP/1.0\r\n{headers}\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("it answers");

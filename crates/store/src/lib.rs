@@ -91,7 +91,7 @@ pub use error::{Error, Result};
 pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
 pub use log::open::DroppedTail;
-pub use log::{LogOptions, LogStore};
+pub use log::{LogOptions, LogStore, StoreLock};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use state::{ItemState, KeyState, VisitState};
 pub use store::{Budget, Cursor, Progress, Room, Stats, Store, TryGet};

@@ -49,7 +49,7 @@ mod writer;
 use crate::backup::{self, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink, VersionFlush};
 use crate::error::{Error, Result};
-use crate::files::{DiskFiles, Files, Lock};
+use crate::files::{DiskFiles, Files};
 use crate::flushes::{FlushMark, Flushes};
 use crate::history::{LogEntry, LogRead, Retention};
 use crate::read_only::ReadOnly;
@@ -64,6 +64,7 @@ use index::Index;
 use manifest::ManifestImage;
 use notes::NoteTable;
 use open::DroppedTail;
+pub use open::StoreLock;
 use segment::{Segment, SegmentTable};
 use writer::{WriteError, Writer};
 
@@ -85,6 +86,13 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         Self { segment_bytes: 64 << 20, disk_percent: 140, secret: None }
+    }
+}
+
+impl LogOptions {
+    fn clamped(mut self) -> Self {
+        self.segment_bytes = self.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
+        self
     }
 }
 
@@ -125,7 +133,7 @@ pub struct LogStore {
     removed: Vec<String>,
     /// What it has dropped of the ends of segments.
     dropped: Vec<DroppedTail>,
-    _lock: Box<dyn Lock>,
+    _lock: StoreLock,
 }
 
 /// The end of the log.
@@ -170,15 +178,20 @@ impl LogStore {
     ///
     /// Errors: `Locked`, `NewerFormat`, `Corrupt` (something that was acknowledged is not there any more), `Io`.
     pub fn open(dir: &Path, options: LogOptions) -> Result<Self> {
+        Self::open_locked(dir, options, StoreLock::take(dir)?)
+    }
+
+    /// The same, of a store whose lock was taken before.
+    pub fn open_locked(dir: &Path, options: LogOptions, lock: StoreLock) -> Result<Self> {
         let files =
             DiskFiles::open(dir).map_err(|error| Error::io(format!("opening {}", dir.display()), error))?;
-        Self::open_files(Arc::new(files), options)
+        open::open(Arc::new(files), options.clamped(), lock)
     }
 
     /// Opens the store in these files.
-    pub fn open_files(files: Arc<dyn Files>, mut options: LogOptions) -> Result<Self> {
-        options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
-        open::open(files, options)
+    pub fn open_files(files: Arc<dyn Files>, options: LogOptions) -> Result<Self> {
+        let lock = open::lock(&*files)?;
+        open::open(files, options.clamped(), lock)
     }
 
     /// The files that opening the store has removed, since its manifest does not name them: what a crash leaves, or

@@ -40,6 +40,8 @@ impl Pair {
             "root",
             "--admin-listen",
             "127.0.0.1:0",
+            "--admin-listen",
+            &arg(&format!("admin{site}")),
             "--store",
             &store,
             "--namespaces",
@@ -104,14 +106,17 @@ fn a_server_is_made_read_only_and_asked() {
     let pair = Pair::start();
     let server = &pair.servers[0];
     let (own, other) = (pair.admin(0), pair.admin(1));
-    assert_eq!(ok(server, &["read-only", "on", &own]), "");
+    let refused = larder(server, &["read-only", "on", &own]);
+    assert!(refused.code == 77 && refused.err.contains("--admin-token-file"), "{refused:?}");
+    let socket = pair.folder.arg("admin0");
+    assert_eq!(ok(server, &["read-only", "on", &socket]), "");
     let status = larder(server, &["read-only", "status", &own, &other]);
     assert_eq!(status.code, 1, "the other one is not: {status:?}");
     assert_eq!(status.out, format!("{own}: read-only, 0 refused\n{other}: takes changes, 0 refused\n"));
     let set = larder(server, &["set", "a", "b"]);
     assert!(set.code == 1 && set.err.contains("read-only for maintenance"), "{set:?}");
     assert_eq!(ok(server, &["read-only", "status", &own]), format!("{own}: read-only, 1 refused\n"));
-    assert_eq!(ok(server, &["read-only", "off", &own]), "");
+    assert_eq!(ok(server, &["read-only", "off", &socket]), "");
     ok(server, &["set", "a", "b"]);
     // Not HTTP, and not there.
     let address = pair.address(0);

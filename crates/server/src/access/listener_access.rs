@@ -11,7 +11,9 @@ pub struct ListenerAccess {
     pub tls: Option<ClientCertificates>,
     /// The hosts that a request may be for.
     pub hosts: Hosts,
-    /// Other machines reach it, and need neither a token nor a certificate.
+    /// Its clients show a token or a certificate.
+    pub is_authenticated: bool,
+    /// Other machines reach it, and need neither.
     pub is_open: bool,
 }
 
@@ -25,6 +27,7 @@ impl ListenerAccess {
         Self {
             tls,
             hosts: Hosts::of(address, is_authenticated),
+            is_authenticated,
             is_open: !is_authenticated && !address.is_local(),
         }
     }
@@ -74,6 +77,7 @@ mod tests {
     #[test]
     fn a_unix_socket_has_no_tls() {
         let socket = access("/run/larder.sock", false, Some(2));
-        assert_eq!(socket, ListenerAccess { tls: None, hosts: Hosts::Any, is_open: false });
+        let is_authenticated = false;
+        assert_eq!(socket, ListenerAccess { tls: None, hosts: Hosts::Any, is_authenticated, is_open: false });
     }
 }

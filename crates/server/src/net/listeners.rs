@@ -1,6 +1,7 @@
 //! Listeners: binds the TCP addresses or the Unix socket of the command line.
 
 mod entry;
+mod unix;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -11,17 +12,16 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use larder_protocol::Dialect;
-use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs};
+pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs, needs_certificate};
 use self::entry::{TlsPrefix, listen_spec};
 use crate::access::{Hosts, ListenerAccess};
 use crate::conn::client;
 use crate::net::tls::ClientCertificates;
 use crate::startup::daemon;
 use crate::startup::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
-use crate::startup::privileges::{self, Rights, Target};
+use crate::startup::privileges::{self, Target};
 use crate::startup::settings::{Port, Settings};
 
 /// A socket that clients connect to. Nonblocking.
@@ -58,6 +58,24 @@ impl Listener {
         let tls = has_tls.then(|| settings.tls.client_certificates());
         Ok(Self { fd, address, dialect: settings.dialect, tls, hosts: Hosts::Any, is_passed: true })
     }
+
+    /// One for a Unix socket, which does not take its name yet. Errors: exit code 71.
+    fn unnamed(path: &Path, dialect: Option<Dialect>) -> Result<Self, Refusal> {
+        let fd = unix::unnamed().map_err(|error| refuse_unix(path, &error))?;
+        let address = Address::Unix(path.to_owned());
+        Ok(Self { fd, address, dialect, tls: None, hosts: Hosts::Any, is_passed: false })
+    }
+
+    /// Takes the name of a Unix socket, for a server that will run as `user`; does nothing to others. Call it once,
+    /// when nothing else can fail any more. Errors: exit code 71.
+    pub(crate) fn take_name(&self, settings: &Settings, user: Option<&Target>) -> Result<(), Refusal> {
+        match &self.address {
+            Address::Unix(path) if !self.is_passed => {
+                unix::take_name(&self.fd, path, settings, user).map_err(|error| refuse_unix(path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What a listener listens on.
@@ -89,17 +107,11 @@ impl fmt::Display for Address {
     }
 }
 
-/// Binds everything that the settings ask for, for a server that will run as `user`. May be empty (`-p 0`). Errors:
-/// exit code 71.
-pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
+/// Binds everything that the settings ask for. May be empty (`-p 0`). A Unix socket has no name yet:
+/// [`Listener::take_name`]. Errors: exit code 71.
+pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
     if let Some(path) = &settings.unix_socket {
-        let listener = bind_unix(path, settings, user).map_err(|error| {
-            Refusal::new(
-                EXIT_OS_ERROR,
-                format!("failed to listen on UNIX socket: {}: {error}", path.display()),
-            )
-        })?;
-        return Ok(vec![listener]);
+        return Ok(vec![Listener::unnamed(path, settings.dialect)?]);
     }
     let speaking = |tls| move |listener| Listener { tls, ..listener };
     let tls_default = settings.tls.is_enabled.then(|| settings.tls.client_certificates());
@@ -138,8 +150,8 @@ pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>,
 }
 
 /// Binds the addresses of `--http-listen`. Errors: exit code 71.
-pub fn bind_http_items(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
-    let bound = bind_http("--http-listen", &settings.http.listen, settings, user)?;
+pub fn bind_http_items(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
+    let bound = bind_http("--http-listen", &settings.http.listen, settings)?;
     let listener = |listener: Listener| {
         let access = ListenerAccess::of(&listener.address, &settings.http, &settings.tls);
         let ListenerAccess { tls, hosts, .. } = access;
@@ -148,25 +160,23 @@ pub fn bind_http_items(settings: &Settings, user: Option<&Target>) -> Result<Vec
     Ok(bound.into_iter().map(listener).collect())
 }
 
-/// Binds the addresses of an option for HTTP: `host:port`, or the path of a Unix socket. Errors: exit code 71.
+/// Binds the addresses of an option for HTTP: `host:port`, or the path of a Unix socket, which it does not take yet.
+/// Errors: exit code 71.
 pub(crate) fn bind_http(
     option: &str,
     entries: &[String],
     settings: &Settings,
-    user: Option<&Target>,
 ) -> Result<Vec<Listener>, Refusal> {
     let mut listeners = Vec::new();
     for entry in entries {
-        let bound = if entry.starts_with('/') {
-            bind_unix(entry.as_ref(), settings, user)
-                .map(|listener| vec![listener])
-                .map_err(|error| error.to_string())
-        } else {
-            host_and_port(entry).and_then(|(host, port)| {
-                let port = port.ok_or("a port is missing")?;
-                bind_host(host, port, None, settings.backlog).map_err(|error| error.to_string())
-            })
-        };
+        if entry.starts_with('/') {
+            listeners.push(Listener::unnamed(entry.as_ref(), None)?);
+            continue;
+        }
+        let bound = host_and_port(entry).and_then(|(host, port)| {
+            let port = port.ok_or("a port is missing")?;
+            bind_host(host, port, None, settings.backlog).map_err(|error| error.to_string())
+        });
         listeners.extend(
             bound.map_err(|error| {
                 Refusal::new(EXIT_OS_ERROR, format!("larderd: {option} {entry}: {error}"))
@@ -203,7 +213,7 @@ pub fn write_port_file(
         let family = if address.is_ipv4() { "INET" } else { "INET6" };
         lines += &format!("{transport} {family}: {}\n", address.port());
     }
-    privileges::at_path(user, path, |path, _| daemon::write_whole(path, ".lck", &lines))
+    privileges::at_path(user, path, |path, _| daemon::write_whole(path, ".lck", &lines)).map(drop)
 }
 
 /// The addresses of a host, with a port. Empty if the port is off.
@@ -272,26 +282,9 @@ fn unix_name(address: &SocketAddrUnix) -> PathBuf {
     })
 }
 
-/// Binds a Unix socket owned by `user`, with the rights of [`privileges::at_path`].
-pub(crate) fn bind_unix(path: &Path, settings: &Settings, user: Option<&Target>) -> io::Result<Listener> {
-    let fd = privileges::at_path(user, path, |path, rights| {
-        // A socket of an earlier server; anything else in this place is somebody's file and makes bind fail.
-        if rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket)
-        {
-            std::fs::remove_file(path)?;
-        }
-        let fd = stream_socket(AddressFamily::UNIX)?;
-        rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-        // Before `listen` nobody can connect, so nobody uses the mode that the umask left.
-        rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
-        if let (Some(user), Rights::Roots) = (user, rights) {
-            user.own(path)?;
-        }
-        Ok(fd)
-    })?;
-    rustix::net::listen(&fd, settings.backlog)?;
-    let address = Address::Unix(path.to_owned());
-    Ok(Listener { fd, address, dialect: settings.dialect, tls: None, hosts: Hosts::Any, is_passed: false })
+fn refuse_unix(path: &Path, error: &io::Error) -> Refusal {
+    let message = format!("failed to listen on UNIX socket: {}: {error}", path.display());
+    Refusal::new(EXIT_OS_ERROR, message)
 }
 
 fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
@@ -315,10 +308,10 @@ mod tests {
         let mut settings = Settings { tcp_port: Port::Ephemeral, ..Settings::default() };
         settings.listen =
             ["", "notls:", "btls:", "mtls:proto[ascii]:"].map(|p| p.to_owned() + "127.0.0.1").into();
-        assert_eq!(bind(&settings, None).expect_err("there is no TLS").exit_code, EXIT_OS_ERROR);
+        assert_eq!(bind(&settings).expect_err("there is no TLS").exit_code, EXIT_OS_ERROR);
         settings.tls.is_enabled = true;
         settings.tls.verify_mode = 1;
-        let listeners = bind(&settings, None).expect("loopback can be bound");
+        let listeners = bind(&settings).expect("loopback can be bound");
         let tls: Vec<_> = listeners.iter().map(|listener| listener.tls).collect();
         let (requested, ignored) = (ClientCertificates::Requested, ClientCertificates::Ignored);
         assert_eq!(tls, [Some(requested), None, Some(ignored), Some(ClientCertificates::Required)]);
@@ -331,12 +324,12 @@ mod tests {
             listen: vec!["127.0.0.1".to_owned()],
             ..Settings::default()
         };
-        let listeners = bind(&settings, None).expect("loopback can be bound");
+        let listeners = bind(&settings).expect("loopback can be bound");
         let [Listener { address: Address::Tcp(address), .. }] = &listeners[..] else {
             panic!("{listeners:?}")
         };
         assert_ne!(address.port(), 0);
         let taken = Settings { tcp_port: Port::Fixed(address.port()), ..settings };
-        assert_eq!(bind(&taken, None).expect_err("the port is taken").exit_code, EXIT_OS_ERROR);
+        assert_eq!(bind(&taken).expect_err("the port is taken").exit_code, EXIT_OS_ERROR);
     }
 }

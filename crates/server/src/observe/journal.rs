@@ -5,7 +5,7 @@
 //! `-vv`.
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -91,6 +91,20 @@ pub fn open(settings: &JournalSettings, verbosity: u8) {
     if JOURNAL.set(journal).is_ok() {
         // Fails only if there is another subscriber, which then gets the events.
         let _ = tracing::subscriber::set_global_default(Registry::default().with(filter).with(layer));
+    }
+}
+
+/// Logs an event of the level info. A person who watches at a terminal sees it also without `-v`, unless `--log-level`
+/// was given.
+pub fn tell_a_person(settings: &JournalSettings, event: impl FnOnce()) {
+    match JOURNAL.get().filter(|_| settings.level.is_none() && io::stderr().is_terminal()) {
+        Some(Journal { filter, .. }) => {
+            let before = filter.clone_current();
+            let _ = filter.modify(|level| *level = (*level).max(LevelFilter::INFO));
+            event();
+            let _ = before.map(|before| filter.reload(before));
+        }
+        None => event(),
     }
 }
 

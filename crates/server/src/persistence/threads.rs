@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use larder_store::commit::{Committer, Journal, Refusal, Step};
-use larder_store::{Budget, DroppedTail, Error, LogOptions, LogStore, MemoryStore, Store};
+use larder_store::{Budget, DroppedTail, Error, LogOptions, LogStore, MemoryStore, Store, StoreLock};
 
 use super::meters::TimedStore;
 use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
@@ -28,11 +28,16 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Opens the store, and starts its threads. Call once, before the workers. Errors: the store cannot be opened (the
-    /// error is a sentence for the operator), or a thread cannot be started.
-    pub fn start(shared: &Arc<Shared>, pool: &Arc<WorkerPool>, settings: &StoreSettings) -> io::Result<Self> {
+    /// Opens the store, whose lock is `lock`, and starts its threads. Call once, before the workers. Errors: the store
+    /// cannot be opened (the error is a sentence for the operator), or a thread cannot be started.
+    pub fn start(
+        shared: &Arc<Shared>,
+        pool: &Arc<WorkerPool>,
+        settings: &StoreSettings,
+        lock: Option<StoreLock>,
+    ) -> io::Result<Self> {
         let persistence = Persistence::of(shared)?;
-        let store = open(settings).map_err(io::Error::other)?;
+        let store = open(settings, lock).map_err(io::Error::other)?;
         Persistence::open(shared, Arc::clone(&store))?;
         let is_stopping = Arc::new(AtomicBool::new(false));
         let wake = {
@@ -111,12 +116,13 @@ impl Threads {
     }
 }
 
-fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
+fn open(settings: &StoreSettings, lock: Option<StoreLock>) -> Result<Arc<dyn Store>, Error> {
+    let lock = || lock.map_or_else(|| StoreLock::take(&settings.directory), Ok);
     match settings.driver {
         Driver::Memory => Ok(Arc::new(MemoryStore::new())),
         Driver::Log => {
             let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
-            let store = LogStore::open(&settings.directory, options)?;
+            let store = LogStore::open_locked(&settings.directory, options, lock()?)?;
             if !store.removed_files().is_empty() {
                 let names = store.removed_files().join(", ");
                 tracing::warn!("removed files that the store's MANIFEST does not name: {names}");

@@ -1,8 +1,8 @@
 //! Running in the background (`-d`) and the file with the process id (`-P`).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -24,7 +24,11 @@ pub fn detach(settings: &Settings) -> Result<(), Refusal> {
 
 /// The file with our process id.
 #[derive(Debug)]
-pub struct PidFile(PathBuf);
+pub struct PidFile {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
 
 impl PidFile {
     /// Writes it, with the rights of [`privileges::at_path`]. An error is logged and does not stop the start, as in
@@ -37,7 +41,7 @@ impl PidFile {
             write_whole(path, ".tmp", &format!("{}\n", std::process::id()))
         });
         match written {
-            Ok(()) => Some(Self(path.to_owned())),
+            Ok(file) => Some(Self { path: path.to_owned(), file }),
             Err(error) => {
                 tracing::error!("Could not write the pid file {}: {error}", path.display());
                 None
@@ -45,21 +49,28 @@ impl PidFile {
         }
     }
 
-    /// Removes it. Errors: no right to do so, or no longer.
+    /// Removes it, unless another server has put its own in its place. Errors: no right to do so, or no longer.
     pub fn remove(self) -> io::Result<()> {
-        std::fs::remove_file(self.0)
+        let is_ours = identity(&self.path.symlink_metadata()?) == self.file;
+        if is_ours { std::fs::remove_file(self.path) } else { Ok(()) }
     }
 }
 
-/// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it. A FIFO beside it is an
-/// error, and not waited for.
-pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<()> {
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it. Returns its device and
+/// inode. A FIFO beside it is an error, and not waited for.
+pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<(u64, u64)> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(ending);
     let mut options = File::options();
     options.write(true).create(true).truncate(true).custom_flags(OFlag::O_NONBLOCK.bits());
-    options.open(&unfinished)?.write_all(text.as_bytes())?;
-    std::fs::rename(&unfinished, path)
+    let mut file = options.open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(&unfinished, path)?;
+    Ok(identity(&file.metadata()?))
 }
 
 /// The process that an old pid file names, if it runs. Errors: what is there is not a regular file.

@@ -1,14 +1,16 @@
 //! The sockets of clients and operators: bound as the command line says, or passed by the process that started us.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 
 use larder_protocol::Dialect;
 
 use crate::net::listeners::{self, Listener};
-use crate::startup::options::{EXIT_FAILURE, Refusal};
+use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, Refusal};
 use crate::startup::privileges::Target;
+use crate::startup::protection;
 use crate::startup::settings::Settings;
 use crate::startup::systemd::Sockets;
 use crate::web::Web;
@@ -22,21 +24,26 @@ pub struct Endpoints {
     pub udp: Vec<Vec<udp::Socket>>,
     /// For operators.
     pub web: Option<Web>,
+    /// For other sites. Nonblocking.
+    pub replication: Option<TcpListener>,
 }
 
 impl Endpoints {
-    /// Takes the passed sockets, or else binds those of the settings, for a server that will run as `user`. The
-    /// settings then describe the passed ones. Errors: exit code 71, 64.
-    pub fn open(settings: &mut Settings, user: Option<&Target>) -> Result<Self, Refusal> {
+    /// Takes the passed sockets, or else binds those of the settings. The settings then describe the passed ones. Unix
+    /// sockets have no names yet: [`Endpoints::take_names`]. Errors: exit code 71, 64.
+    pub fn open(settings: &mut Settings) -> Result<Self, Refusal> {
         let passed = Sockets::take(settings)?;
         let (mut listeners, udp) = if passed.serve_clients() {
             passed.describe(settings);
             (passed.listeners, udp::share(passed.udp, settings.threads))
         } else {
-            (listeners::bind(settings, user)?, udp::bind(settings)?)
+            (listeners::bind(settings)?, udp::bind(settings)?)
         };
-        listeners.extend(listeners::bind_http_items(settings, user)?);
-        Ok(Self { listeners, udp, web: Web::bind(settings, passed.admin, user)? })
+        listeners.extend(listeners::bind_http_items(settings)?);
+        let web = Web::bind(settings, passed.admin)?;
+        let endpoints = Self { listeners, udp, web, replication: bind_replication(settings)? };
+        protection::check(settings, &endpoints)?;
+        Ok(endpoints)
     }
 
     /// The number of their descriptors.
@@ -45,8 +52,23 @@ impl Endpoints {
         self.listeners.len() + udp + self.web.as_ref().map_or(0, Web::descriptors)
     }
 
-    /// Writes the port file. Errors: exit code 1.
-    pub fn write_port_file(&self, path: &Path, user: Option<&Target>) -> Result<(), Refusal> {
+    /// Gives the Unix sockets their names, for a server that will run as `user`, and writes the port file, if there is
+    /// one. Call it when every lock was taken and every limit checked: who cannot serve must leave the names to who
+    /// does. Errors: exit code 71, 1.
+    pub fn take_names(
+        &self,
+        settings: &Settings,
+        user: Option<&Target>,
+        port_file: Option<&Path>,
+    ) -> Result<(), Refusal> {
+        self.listeners
+            .iter()
+            .chain(self.admin())
+            .try_for_each(|listener| listener.take_name(settings, user))?;
+        port_file.map_or(Ok(()), |path| self.write_port_file(path, user))
+    }
+
+    fn write_port_file(&self, path: &Path, user: Option<&Target>) -> Result<(), Refusal> {
         listeners::write_port_file(path, &self.listeners, &self.datagram_addresses(), self.admin(), user)
             .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))
     }
@@ -106,4 +128,17 @@ impl Endpoints {
         }
         addresses
     }
+}
+
+/// Binds `--replication-listen`. Errors: exit code 71.
+fn bind_replication(settings: &Settings) -> Result<Option<TcpListener>, Refusal> {
+    let replication = settings.store.as_ref().and_then(|store| store.replication.as_ref());
+    let Some(address) = replication.and_then(|replication| replication.listen) else { return Ok(None) };
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok::<_, io::Error>(Some(listener))
+    });
+    bound.map_err(|error| {
+        Refusal::new(EXIT_OS_ERROR, format!("failed to start: --replication-listen {address}: {error}"))
+    })
 }

@@ -6,16 +6,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_engine::{CacheFile, Owner};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::Uid;
-use rustix::fs::{FlockOperation, flock};
 use siphasher::{sip, sip128};
 
+use crate::startup::file_lock;
 use crate::startup::privileges::{self, Rights, Target};
 
 /// An open file, locked by this process.
@@ -45,7 +44,7 @@ impl MemoryFile {
         let opened = Self::open_unlocked(path, user, true)?;
         // What is no file the engine refuses.
         if opened.file.metadata()?.is_file() {
-            lock(&opened.file)?;
+            file_lock::take(&opened.file, LOCK_WAIT_MAX)?;
         }
         Ok(opened)
     }
@@ -60,7 +59,7 @@ impl MemoryFile {
         if let Some(left) = found.left_of(family)? {
             return Ok(left);
         }
-        lock(&found.file)?;
+        file_lock::take(&found.file, LOCK_WAIT_MAX)?;
         // Another may have taken it meanwhile.
         Ok(found.left_of(family)?.unwrap_or(Left::Ours(found)))
     }
@@ -158,23 +157,6 @@ impl MemoryFile {
     }
 }
 
-/// Locks a file. A process that is just ending may have it for a moment longer.
-fn lock(file: &File) -> io::Result<()> {
-    let begun = Instant::now();
-    loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOCK_WAIT_MAX => {
-                thread::sleep(LOCK_PAUSE);
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process is using it"));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 /// The family of the files that belong to one `-e FILE`, which lie in one directory: so the name of FILE alone says it,
 /// and they can move together. Never 0.
 pub(crate) fn family(file: &Path) -> u64 {
@@ -230,9 +212,8 @@ pub(crate) fn of_namespaces(file: &Path, user: Option<&Target>) -> io::Result<Ve
 const NAMESPACE_INFIX: &[u8] = b".ns-";
 /// Of a name in a directory: NAME_MAX of limits.h.
 const NAME_BYTES_MAX: usize = 255;
-/// How long the file of another process is waited for.
+/// How long the file of another process is waited for, which may be just ending.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(1);
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {

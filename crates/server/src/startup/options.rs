@@ -5,17 +5,20 @@
 
 mod extended;
 mod print;
+mod suggest;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use larder_policy::Keep;
 use larder_protocol::Dialect;
 
+use crate::net::listeners;
+use crate::net::tls::ClientCertificates;
 use crate::persistence::StoreSettings;
 use crate::replication::{PEERS_MAX, ReplicationSettings};
 use crate::startup::settings::{Port, Settings};
@@ -187,6 +190,8 @@ struct Draft {
     item_size_given: bool,
     tcp_port_given: bool,
     protocol_given: bool,
+    /// Those of `-o ssl_*`.
+    ssl_given: Vec<&'static str>,
 }
 
 impl Draft {
@@ -265,6 +270,7 @@ impl Draft {
         self.settle_http()?;
         self.settle_store()?;
         self.settle_replication()?;
+        self.settle_tls()?;
         let mut settings = self.settings;
         if settings.udp_port != Port::Off && !self.tcp_port_given {
             settings.tcp_port = settings.udp_port;
@@ -279,9 +285,6 @@ impl Draft {
         if settings.tls.is_enabled && settings.unix_socket.is_none() && settings.tcp_port == Port::Off {
             return Err(Refusal::new(EXIT_USAGE, "ERROR: You cannot enable SSL without a TCP port."));
         }
-        if !settings.tls.is_enabled && settings.tls.chain_file.is_some() {
-            settings.notes.push("ssl options have no effect: they need -Z".to_owned());
-        }
         settings.tls.check()?;
         let accepted = &settings.accepted;
         if accepted.hot_lru_pct + accepted.warm_lru_pct > 80 {
@@ -294,6 +297,42 @@ impl Draft {
             return Err(Refusal::new(EXIT_USAGE, "temporary_ttl requires lru_maintainer to be enabled"));
         }
         Ok(settings)
+    }
+
+    /// What would be given to protect clients, and would not.
+    fn settle_tls(&self) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::new(EXIT_USAGE, message));
+        let Settings { tls, admin_peers, listen, http, udp_port, .. } = &self.settings;
+        if let Some(name) = self.ssl_given.first().filter(|_| !tls.is_enabled) {
+            return refuse(format!("larderd: -o {name} needs -Z: without it clients are served without TLS"));
+        }
+        let asks_no_certificate = tls.verify_mode == 0 && !self.ssl_given.contains(&"ssl_verify_mode");
+        let has_other_use = !admin_peers.is_empty()
+            || self.settings.has_site()
+            || listen.iter().any(|entry| listeners::needs_certificate(entry));
+        if tls.ca_file.is_some() && asks_no_certificate && !has_other_use {
+            return refuse(
+                "larderd: -o ssl_ca_cert has no effect without ssl_verify_mode: 2 requires certificates of clients, \
+                 0 says that none are wanted"
+                    .to_owned(),
+            );
+        }
+        if tls.client_certificates() == ClientCertificates::Required {
+            if *udp_port != Port::Off {
+                return refuse(
+                    "larderd: nobody can show a certificate over UDP (-U 0 to disable)".to_owned(),
+                );
+            }
+            let is_tcp = |entry: &String| !entry.starts_with('/');
+            if http.listen.iter().any(is_tcp) && !http.tls && http.token_file.is_none() {
+                return refuse(
+                    "larderd: --http-listen would let in clients without a certificate (ssl_verify_mode): it needs \
+                     --http-tls or --http-token-file"
+                        .to_owned(),
+                );
+            }
+        }
+        Ok(())
     }
 
     /// HTTP has no logins but the token, and no certificates but those of `-Z`.
@@ -378,4 +417,10 @@ fn text(value: OsString) -> Result<String, Refusal> {
 
 fn unreadable(error: lexopt::Error) -> Refusal {
     Refusal::new(EXIT_FAILURE, format!("larderd: {error}"))
+}
+
+/// The absolute path: the directory changes when the server goes to the background.
+fn absolute(path: &str) -> Result<PathBuf, Refusal> {
+    std::path::absolute(path)
+        .map_err(|error| Refusal::new(EXIT_FAILURE, format!("larderd: file {path}: {error}")))
 }

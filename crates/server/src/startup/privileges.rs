@@ -53,7 +53,7 @@ impl Target {
     }
 
     /// Runs `act` with the user's rights to files. Call it while there is one thread.
-    fn lend_rights<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn lend_rights<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let groups = getgroups()?;
         self.join_groups()?;
         let gid = setfsgid(self.gid);
@@ -79,11 +79,14 @@ impl Target {
         };
         self.join_groups().map_err(refuse)?;
         setgid(self.gid).map_err(refuse)?;
-        setuid(self.uid).map_err(refuse)?;
+        setuid(self.uid).map_err(refuse)
+    }
+
+    /// Says who we become, if nobody asked for it. Call it while stderr is connected.
+    pub fn announce(&self) {
         if !self.was_asked_for {
             tracing::warn!("started as root without -u: running as user {}", self.name);
         }
-        Ok(())
     }
 }
 

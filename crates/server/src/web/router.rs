@@ -80,6 +80,13 @@ fn answer_at_once<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &Sta
         refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return Some(refusal);
     }
+    if request.method() == Method::POST && !endpoint.takes_changes {
+        return Some(plain(
+            StatusCode::FORBIDDEN,
+            "a change needs the token of --admin-token-file, or a Unix socket that others cannot open \
+             (docs/admin.md#access)",
+        ));
+    }
     None
 }
 

@@ -6,6 +6,7 @@ mod keys;
 mod metrics;
 mod namespaces;
 mod peers;
+mod security;
 mod server;
 mod tls;
 mod views;

@@ -1,10 +1,12 @@
 //! Namespaces over the operators' HTTP: figures, and emptying one.
 
+use std::os::unix::net::UnixStream;
+
 use larder_conformance::folder::Folder;
 use larder_conformance::server::eventually;
 use serde_json::Value;
 
-use crate::server::{Larderd, Reply};
+use crate::server::{Larderd, Reply, converse};
 
 const FILLED: &str = "set a:1 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\nget a:1 a:2\r\n";
 
@@ -13,16 +15,24 @@ fn start(options: &[&str]) -> (Larderd, Folder) {
     let folder = Folder::create();
     folder.write("namespaces.toml", "[namespace.\"a:\"]\nmemory = \"8m\"\n");
     let file = folder.arg("namespaces.toml");
-    (Larderd::start(&[&["--namespaces", &file, "-m", "32"], options].concat()), folder)
+    let admin = folder.arg("admin");
+    let own = ["--namespaces", &file, "-m", "32", "--admin-listen", &admin];
+    (Larderd::start(&[&own, options].concat()), folder)
 }
 
-fn post(server: &Larderd, target: &str, headers: &str) -> Reply {
-    server.ask(&format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"))
+/// By the server's Unix socket, whose clients need no token.
+fn post(folder: &Folder, target: &str, headers: &str) -> Reply {
+    let mut stream = UnixStream::connect(folder.file("admin")).expect("larderd listens");
+    converse(&mut stream, &request(target, headers))
+}
+
+fn request(target: &str, headers: &str) -> String {
+    format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n")
 }
 
 #[test]
 fn a_namespace_is_flushed_by_post_alone() {
-    let (server, _folder) = start(&[]);
+    let (server, folder) = start(&[]);
     for (target, headers, status, left) in [
         ("/api/flush?prefix=a%3A", "", 200, 1),
         ("/api/flush?prefix=a:", "", 200, 1),
@@ -41,7 +51,7 @@ fn a_namespace_is_flushed_by_post_alone() {
         ("/api/flush?prefix=a:", "Sec-Fetch-Site: cross-site\r\n", 403, 2),
     ] {
         server.cache(FILLED);
-        let reply = post(&server, target, headers);
+        let reply = post(&folder, target, headers);
         assert_eq!(reply.status, status, "{target} {headers}: {}", reply.body);
         assert_eq!(server.cache("get a:1 b\r\n").matches("VALUE").count(), left, "{target} {headers}");
     }
@@ -56,12 +66,19 @@ fn a_namespace_that_nobody_may_change_is_not_flushed_either() {
     let folder = Folder::create();
     let write = |policy: &str| folder.write("namespaces.toml", format!("[namespace.\"a:\"]\n{policy}"));
     write("");
-    let server = Larderd::start(&["--namespaces", &folder.arg("namespaces.toml"), "-m", "32"]);
+    let server = Larderd::start(&[
+        "--namespaces",
+        &folder.arg("namespaces.toml"),
+        "-m",
+        "32",
+        "--admin-listen",
+        &folder.arg("admin"),
+    ]);
     server.cache(FILLED);
     write("read_only = true\n");
     server.reload();
     eventually(|| server.cache("delete a:nothing\r\n").contains("read-only"));
-    let reply = post(&server, "/api/flush?prefix=a:", "");
+    let reply = post(&folder, "/api/flush?prefix=a:", "");
     assert_eq!((reply.status, &reply.body[..]), (403, "the namespace is read-only\n"));
     assert_eq!(server.cache("get a:1\r\n").matches("VALUE").count(), 1);
 }
@@ -71,11 +88,12 @@ fn who_shows_no_token_flushes_nothing() {
     let folder = Folder::create();
     folder.write("token", "secret-secret-secret\n");
     let (server, _folder) = start(&["--admin-token-file", &folder.arg("token")]);
-    assert_eq!(post(&server, "/api/flush?prefix=a:", "").status, 401);
-    let authorization = "Authorization: Bearer secret-secret-secret\r\n";
-    assert_eq!(post(&server, "/api/flush?prefix=a:", authorization).status, 200);
-    let (server, _folder) = start(&["-F"]);
-    assert_eq!(post(&server, "/api/flush?prefix=a:", "").status, 403);
+    let flush = |headers: &str| server.ask(&request("/api/flush?prefix=a:", headers)).status;
+    assert_eq!(flush(""), 401);
+    assert_eq!(flush("Authorization: Bearer secret-secret-secret\r\n"), 200);
+    let (_server, folder) = start(&["-F"]);
+    let reply = post(&folder, "/api/flush?prefix=a:", "");
+    assert_eq!((reply.status, &reply.body[..]), (403, "flushing is not allowed (-F)\n"));
 }
 
 #[test]

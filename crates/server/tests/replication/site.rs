@@ -177,6 +177,8 @@ impl Cluster {
             &listen,
             "--replication-token-file",
             &token,
+            "--admin-token-file",
+            &token,
         ]
         .map(str::to_owned)
         .to_vec();
@@ -218,8 +220,10 @@ impl Cluster {
     pub(crate) fn set_read_only(&self, site: usize, state: &str) {
         let address = self.servers[site].admin_address().expect("it listens");
         let mut stream = TcpStream::connect(address).expect("it listens");
-        let head = format!("POST /api/read-only?state={state} HTTP/1.0\r\nHost: {address}\r\n");
-        stream.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes()).expect("it reads");
+        let head = format!("POST /api/read-only?state={state} HTTP/1.0\r\nAuthorization: Bearer {TOKEN}\r\n");
+        stream
+            .write_all(format!("{head}Host: {address}\r\nContent-Length: 0\r\n\r\n").as_bytes())
+            .expect("it reads");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("it answers");
         assert!(response.contains(" 200 "), "{response}");

@@ -5,6 +5,7 @@
 //! acknowledged, the store is not opened.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -26,7 +27,7 @@ use super::writer::Writer;
 use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
 use crate::entry::{FLUSH_EXCEPTIONS_BYTES_MAX, NOTE_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTES_MAX};
 use crate::error::{Error, Result};
-use crate::files::{File, Files, Lock};
+use crate::files::{DiskFiles, File, Files, Lock};
 use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
 use crate::history::Retention;
 use crate::read_only::ReadOnly;
@@ -35,8 +36,7 @@ use crate::usage::PrefixUsage;
 /// The lock file.
 const LOCK: &str = "LOCK";
 
-pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStore> {
-    let lock = lock(&*files)?;
+pub(super) fn open(files: Arc<dyn Files>, options: LogOptions, lock: StoreLock) -> Result<LogStore> {
     let image = match ManifestImage::read(&*files)? {
         Some(image) => image,
         None => create(&*files, &options)?,
@@ -106,9 +106,23 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
     })
 }
 
+/// Keeps other processes out of a store.
+pub struct StoreLock {
+    _lock: Box<dyn Lock>,
+}
+
+impl StoreLock {
+    /// Takes that of the store in this directory, which is made if it is missing. Errors: `Locked`, `Io`.
+    pub fn take(dir: &Path) -> Result<Self> {
+        let files =
+            DiskFiles::open(dir).map_err(|error| Error::io(format!("opening {}", dir.display()), error))?;
+        lock(&files)
+    }
+}
+
 /// Keeps other processes out.
-pub(crate) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
-    files.lock(LOCK).map_err(|error| {
+pub(crate) fn lock(files: &dyn Files) -> Result<StoreLock> {
+    files.lock(LOCK).map(|lock| StoreLock { _lock: lock }).map_err(|error| {
         if error.kind() == io::ErrorKind::WouldBlock {
             Error::Locked { file: format!("{}/{LOCK}", files.describe()) }
         } else {

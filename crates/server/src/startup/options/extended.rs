@@ -3,6 +3,7 @@
 use larder_engine::LargePages;
 
 use super::Value::{Needed, None as NoValue, Possible};
+use super::suggest::did_you_mean;
 use super::table::NO_SLABS;
 use super::{Act, Draft, EXIT_FAILURE, Refusal, Row, Status, Value, number, number_in, tls};
 
@@ -10,11 +11,14 @@ use super::{Act, Draft, EXIT_FAILURE, Refusal, Row, Status, Value, number, numbe
 pub(super) fn apply(draft: &mut Draft, list: &str) -> Result<(), Refusal> {
     for entry in list.split(',').filter(|entry| !entry.is_empty()) {
         let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
-        let row = EXTENDED
-            .iter()
-            .find(|row| row.name == name)
-            .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("Illegal suboption \"{name}\"")))?;
+        let row = EXTENDED.iter().find(|row| row.name == name).ok_or_else(|| {
+            let meant = did_you_mean(name);
+            Refusal::new(EXIT_FAILURE, format!("Illegal suboption \"{name}\"{meant}"))
+        })?;
         row.apply(draft, value)?;
+        if name.starts_with("ssl_") {
+            draft.ssl_given.push(row.name);
+        }
     }
     Ok(())
 }
@@ -384,7 +388,8 @@ const INDEX_GROWS: &str = "the index always grows, in steps that no request wait
 const NO_LRU: &str = "eviction is two queues of segments, there are no LRU lists";
 const NO_MORE: &str = "memcached itself ignores it";
 const NO_PROXY: &str = "the proxy is not part of larder";
-const NO_STORAGE: &str = "storage on disk is not in this version";
+const NO_STORAGE: &str = "there is no extstore here; --store DIR keeps items on disk, with memory as their cache \
+                          (docs/store.md), and -e FILE keeps the cache over a restart (docs/warm-restart.md)";
 const PROXY_OPTION: &str = "see memcached's manual";
 const STORAGE_OPTION: &str = "storage on disk";
 

@@ -7,8 +7,10 @@ use larder_policy::{Durability, Keep};
 use larder_protocol::Dialect;
 
 use super::Value::{Needed, None as NoValue, Possible};
+use super::suggest::did_you_mean;
 use super::{
-    Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, extended, number, number_in, port, print,
+    Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, absolute, extended, number, number_in,
+    port, print,
 };
 use crate::observe::journal;
 use crate::persistence::Driver;
@@ -17,10 +19,12 @@ use crate::web::PeerAddress;
 
 /// Finds an option by its letter.
 pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
-    COMMAND_LINE
-        .iter()
-        .find(|row| row.short == Some(short))
-        .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("larderd: invalid option -- '{short}'")))
+    COMMAND_LINE.iter().find(|row| row.short == Some(short)).ok_or_else(|| {
+        let is_other_case = |row: &&Row| row.short.is_some_and(|own| own.eq_ignore_ascii_case(&short));
+        let meant = COMMAND_LINE.iter().find(is_other_case).and_then(|row| row.short);
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean -{meant}?"));
+        Refusal::new(EXIT_FAILURE, format!("larderd: invalid option -- '{short}'{meant}"))
+    })
 }
 
 /// Finds an option by its long name, or by an unambiguous beginning, at least among memcached's.
@@ -34,8 +38,15 @@ pub(super) fn by_long(long: &str) -> Result<&'static Row, Refusal> {
     let of_memcached: Vec<_> = candidates.iter().copied().filter(|row| row.short.is_some()).collect();
     match (&candidates[..], &of_memcached[..]) {
         ([row], _) | (_, [row]) => Ok(row),
-        ([], _) => Err(Refusal::new(EXIT_FAILURE, format!("larderd: unrecognized option '--{long}'"))),
-        _ => Err(Refusal::new(EXIT_FAILURE, format!("larderd: option '--{long}' is ambiguous"))),
+        ([], _) => {
+            let meant = did_you_mean(long);
+            Err(Refusal::new(EXIT_FAILURE, format!("larderd: unrecognized option '--{long}'{meant}")))
+        }
+        _ => {
+            let names: Vec<_> = candidates.iter().map(|row| format!("--{}", row.name)).collect();
+            let names = names.join(", ");
+            Err(Refusal::new(EXIT_FAILURE, format!("larderd: option '--{long}' is ambiguous: {names}")))
+        }
     }
 }
 
@@ -436,7 +447,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "",
         "keep items in this directory, with memory as their cache (docs/store.md)",
         |d, v| {
-            d.store().directory = v.into();
+            d.store().directory = absolute(v)?;
             Ok(())
         },
     ),
@@ -514,7 +525,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "",
         "let clients take backups of the store below this directory (larder backup; docs/store.md)",
         |d, v| {
-            d.store().backup_directory = Some(v.into());
+            d.store().backup_directory = Some(absolute(v)?);
             Ok(())
         },
     ),
@@ -690,7 +701,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "admin-token-file",
         Needed("<file>"),
         "",
-        "require the token in this file for metrics and data",
+        "require the token in this file for metrics and data; changes over TCP need it",
         |d, v| {
             d.settings.admin.token_file = Some(v.into());
             Ok(())

@@ -307,7 +307,8 @@ fn tls_takes_its_options_in_any_number_of_lists() {
     assert!(tls.is_enabled && tls.session_cache);
     assert_eq!(tls.version_min, Version::Tls13);
     assert_eq!((tls.chain_file, tls.key_file), (Some("/c".into()), Some("/k".into())));
-    assert_eq!(settings("-o ssl_chain_cert=/c").notes, ["ssl options have no effect: they need -Z"]);
+    let message = "larderd: -o ssl_chain_cert needs -Z: without it clients are served without TLS";
+    assert_eq!(refusal("-o ssl_chain_cert=/c"), (EXIT_USAGE, message.to_owned()));
 }
 
 #[test]
@@ -322,7 +323,7 @@ fn an_engine_that_there_is_not_is_refused() {
 fn what_is_not_there_yet_is_refused() {
     let (exit_code, message) = refusal("-o ext_path=f:1m");
     assert_eq!(exit_code, EXIT_USAGE);
-    assert!(message.contains("not in this version"), "{message}");
+    assert!(message.contains("there is no extstore here"), "{message}");
 }
 
 #[test]

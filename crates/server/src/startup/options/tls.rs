@@ -1,22 +1,20 @@
 //! The values of `-o ssl_*` options.
 
-use std::path::PathBuf;
-
-use super::{Draft, EXIT_FAILURE, EXIT_USAGE, Refusal, number_in};
+use super::{Draft, EXIT_USAGE, Refusal, absolute, number_in};
 use crate::net::tls::{Ciphers, Version};
 
 pub(super) fn chain_file(draft: &mut Draft, value: &str) -> Result<(), Refusal> {
-    draft.settings.tls.chain_file = Some(file(value)?);
+    draft.settings.tls.chain_file = Some(absolute(value)?);
     Ok(())
 }
 
 pub(super) fn key_file(draft: &mut Draft, value: &str) -> Result<(), Refusal> {
-    draft.settings.tls.key_file = Some(file(value)?);
+    draft.settings.tls.key_file = Some(absolute(value)?);
     Ok(())
 }
 
 pub(super) fn ca_file(draft: &mut Draft, value: &str) -> Result<(), Refusal> {
-    draft.settings.tls.ca_file = Some(file(value)?);
+    draft.settings.tls.ca_file = Some(absolute(value)?);
     Ok(())
 }
 
@@ -54,10 +52,4 @@ pub(super) fn version_min(draft: &mut Draft, value: &str) -> Result<(), Refusal>
         }
     };
     Ok(())
-}
-
-/// The absolute path: the directory changes when the server goes to the background.
-fn file(value: &str) -> Result<PathBuf, Refusal> {
-    std::path::absolute(value)
-        .map_err(|error| Refusal::new(EXIT_FAILURE, format!("larderd: file {value}: {error}")))
 }

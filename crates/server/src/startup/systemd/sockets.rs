@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use listenfd::ListenFd;
 
 use crate::net::listeners::{Address, Listener};
+use crate::net::tls::ClientCertificates;
 use crate::net::udp;
 use crate::startup::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::startup::settings::{Port, Settings};
@@ -40,6 +41,10 @@ impl Sockets {
                 let socket = socket.ok_or_else(|| refuse(&"neither TCP, UDP, nor a Unix stream socket"))?;
                 if settings.login_dialect().is_some() {
                     let message = "larderd: nobody can log in over UDP: leave its socket out";
+                    return Err(Refusal::new(EXIT_USAGE, message));
+                }
+                if settings.tls.client_certificates() == ClientCertificates::Required {
+                    let message = "larderd: nobody can show a certificate over UDP: leave its socket out";
                     return Err(Refusal::new(EXIT_USAGE, message));
                 }
                 sockets

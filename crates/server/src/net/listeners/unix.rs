@@ -1,0 +1,80 @@
+//! Unix sockets. They are made at first, and get their names when nothing else can fail any more: a server that cannot
+//! serve must not take the name of one that does.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix};
+
+use super::stream_socket;
+use crate::startup::file_lock;
+use crate::startup::privileges::{self, Rights, Target};
+use crate::startup::settings::Settings;
+
+/// A socket without a name.
+pub(super) fn unnamed() -> io::Result<OwnedFd> {
+    stream_socket(AddressFamily::UNIX)
+}
+
+/// Binds a socket to a path, with the rights of [`privileges::at_path`], and lets it listen. It is then owned by
+/// `user`. A socket that an earlier server has left there goes. Errors: also if a server still listens there.
+pub(super) fn take_name(
+    socket: &OwnedFd,
+    path: &Path,
+    settings: &Settings,
+    user: Option<&Target>,
+) -> io::Result<()> {
+    privileges::at_path(user, path, |path, rights| {
+        // Of two that start at once, the second must look again when the first listens.
+        let _lock = lock_directory(path)?;
+        remove_stale(path)?;
+        rustix::net::bind(socket, &SocketAddrUnix::new(path)?)?;
+        // Before `listen` nobody can connect, so nobody uses the mode that the umask left.
+        rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
+        if let (Some(user), Rights::Roots) = (user, rights) {
+            user.own(path)?;
+        }
+        Ok(rustix::net::listen(socket, settings.backlog)?)
+    })
+}
+
+/// Keeps out others who would take a name in the directory of `path`. `None`: it may not be read.
+fn lock_directory(path: &Path) -> io::Result<Option<File>> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = match File::open(directory.unwrap_or(Path::new("."))) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        directory => directory?,
+    };
+    file_lock::take(&directory, LOCK_WAIT_MAX)
+        .map_err(|error| io::Error::new(error.kind(), format!("its directory: {error}")))?;
+    Ok(Some(directory))
+}
+
+/// Removes a socket at which nobody listens. Whatever else is in this place is somebody's file, and makes bind fail.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket = |mode| FileType::from_raw_mode(mode) == FileType::Socket;
+    if !rustix::fs::lstat(path).is_ok_and(|found| is_socket(found.st_mode)) {
+        return Ok(());
+    }
+    match rustix::net::connect(unnamed()?, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path),
+        Err(Errno::NOENT) => Ok(()),
+        // Of another type, or with as many connections waiting as it lets.
+        Ok(()) | Err(Errno::PROTOTYPE | Errno::AGAIN) => {
+            Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is listening on it"))
+        }
+        Err(error) => {
+            let error = io::Error::from(error);
+            let reason = format!("whether another server is listening on it cannot be told: {error}");
+            Err(io::Error::new(error.kind(), reason))
+        }
+    }
+}
+
+/// How long another one that starts is waited for: it has the directory for a few system calls.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,41 @@
+//! Options that protect a listener which is not there: whoever gives one believes that it protects something.
+
+use larder_protocol::Dialect;
+
+use crate::net::listeners::Address;
+use crate::startup::endpoints::Endpoints;
+use crate::startup::options::{EXIT_USAGE, Refusal};
+use crate::startup::settings::Settings;
+
+/// Errors: such an option; exit code 64.
+pub(super) fn check(settings: &Settings, endpoints: &Endpoints) -> Result<(), Refusal> {
+    let Settings { admin, http, tls, store, .. } = settings;
+    let replication = store.as_ref().and_then(|store| store.replication.as_ref());
+    let has_admin = endpoints.web.is_some();
+    let has_http = !http.listen.is_empty();
+    let has_links = replication.is_some_and(|replication| {
+        replication.listen.is_some() || !replication.peers.is_empty() || replication.peers_file.is_some()
+    });
+    let speaks_tls = |address: &Address| matches!(address, Address::Tcp(_));
+    let has_tls = endpoints.listeners.iter().any(|listener| {
+        speaks_tls(&listener.address) && (listener.dialect != Some(Dialect::Http) || http.tls)
+    });
+    let has_replication_token = replication.is_some_and(|replication| replication.token_file.is_some());
+    for (option, is_given, has_effect, needs) in [
+        ("--admin-token-file", admin.token_file.is_some(), has_admin, "--admin-listen"),
+        ("--admin-tls", admin.tls, has_admin, "--admin-listen"),
+        ("--http-token-file", http.token_file.is_some(), has_http, "--http-listen"),
+        ("--http-tls", http.tls, has_http, "--http-listen"),
+        ("--replication-token-file", has_replication_token, has_links, "--replication-listen or --peer"),
+        ("--udp-cookie", settings.udp_cookie, endpoints.udp.iter().any(|sockets| !sockets.is_empty()), "-U"),
+        ("-Z", tls.is_enabled, has_tls || admin.tls || has_links, "a TCP listener"),
+    ] {
+        if is_given && !has_effect {
+            return Err(Refusal::new(
+                EXIT_USAGE,
+                format!("larderd: {option} has no effect: it needs {needs}"),
+            ));
+        }
+    }
+    Ok(())
+}
