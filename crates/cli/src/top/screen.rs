@@ -185,7 +185,7 @@ impl<'t> Screen<'t> {
             columns.iter().map(|column| column.pad(&column.text(server), names)).collect::<String>()
         };
         let total = (self.rates.len() > 1).then(|| Line::from(cells(&Rates::total(&self.rates))).bold());
-        let servers = self.rates.iter().map(|server| match &server.trouble {
+        let servers = self.rates.iter().map(|server| match server.why() {
             Some(why) => {
                 Line::from(format!("{}  {why}", Column::Server.pad(&server.server, names))).fg(Color::Red)
             }
