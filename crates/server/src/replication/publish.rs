@@ -111,7 +111,7 @@ impl Served<'_> {
                 }
                 let extent = site.extent_from(cursor.sequence);
                 let admission = admit(&site.members(), puller, cursor, extent);
-                tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");
+                tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission}");
                 publisher.admit(admission);
             }
             PublisherAction::ReadLog { after, bytes_max } => match self.read_log(after, bytes_max) {
