@@ -47,8 +47,8 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
-/// memaslap's: the keys of the part that were stored last. It is empty at first, unless it is the whole part, which then
-/// was stored before. The part is a ring.
+/// memaslap's: the keys of the part that were stored last. It is empty at first, unless it is the whole part, which
+/// then was stored before. The part is a ring.
 #[derive(Clone, Debug)]
 struct Window {
     part: Part,
