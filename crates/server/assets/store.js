@@ -23,7 +23,8 @@ export function showStore(store) {
   if (!store) return;
   const hits = store.memory_hit_ratio;
   $("store-words").textContent = `${counted(store.records, "item is", "items are")} on disk, and `
-    + `${count(store.memory_items)} of them in memory${hits === null ? "." : `, where ${percent(hits)} of the reads that hit found theirs.`}`
+    + `${count(store.memory_items)} of them in memory`
+    + (hits === null ? "." : `, where ${percent(hits)} of the reads that hit found theirs.`)
     + STATES[store.state];
   $("store-words").classList.toggle("bad", store.state !== "writable");
   const disk = Math.max(1, store.disk_bytes + (store.disk_free_bytes ?? 0));
