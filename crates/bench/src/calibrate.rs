@@ -45,7 +45,8 @@ pub fn note(outcome: &mut Outcome, floor_requests_per_sec: f64) {
     let share = requests_per_sec / floor_requests_per_sec;
     if share > FLOOR_SHARE_MAX {
         outcome.client.warnings.push(format!(
-            "the client was the limit: it asked {:.0} % of what it can ask of a server that does no work",
+            "these figures are of larder bench rather than of the server: it sent {:.0} % of what it can send at most \
+             from here. Try more threads (--threads), or several machines (larder bench agent).",
             100.0 * share
         ));
     }
@@ -56,7 +57,10 @@ pub fn note(outcome: &mut Outcome, floor_requests_per_sec: f64) {
 pub(crate) fn busy_warning(busiest_thread_share: f64) -> Option<String> {
     (busiest_thread_share > BUSY_SHARE_MAX).then(|| {
         let most = 100.0 * BUSY_SHARE_MAX;
-        format!("the client was the limit: a load thread was busy for more than {most:.0} % of a run")
+        format!(
+            "these figures may be of larder bench rather than of the server: one of its threads was busy for more \
+             than {most:.0} % of the time. Try more threads (--threads), or several machines (larder bench agent)."
+        )
     })
 }
 
@@ -65,7 +69,9 @@ pub(crate) fn busy_warning(busiest_thread_share: f64) -> Option<String> {
 pub(crate) fn host_warning(host_cpu_share: Option<f64>, elapsed_secs: f64) -> Option<String> {
     let is_exhausted = host_cpu_share.is_some_and(|share| share > HOST_SHARE_MAX);
     (is_exhausted && elapsed_secs >= 1.0).then(|| {
-        "the machine of the load had no CPU time left: it, not the server, may be the limit".to_owned()
+        "the machine that larder bench ran on had no CPU time left, so the server may be faster than these figures \
+         say. Run the two on different machines or cores."
+            .to_owned()
     })
 }
 
@@ -73,13 +79,13 @@ pub(crate) fn host_warning(host_cpu_share: Option<f64>, elapsed_secs: f64) -> Op
 pub(crate) fn exhausted_warning(client: &ClientCost) -> Option<String> {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let what = match client.host_cpu_share.filter(|&share| share > HOST_SHARE_MAX) {
-        Some(share) => format!("its machine used {} of its CPU", percent(share)),
+        Some(share) => format!("its machine used {} of its CPU time", percent(share)),
         None if client.busiest_thread_share > BUSY_SHARE_MAX => {
-            format!("a load thread was busy for {} of the run", percent(client.busiest_thread_share))
+            format!("one of its threads was busy for {} of the time", percent(client.busiest_thread_share))
         }
         None => return None,
     };
-    Some(format!("the load, not the server, may be the limit: at the lowest rate that failed {what}"))
+    Some(format!("larder bench, not the server, may be the limit: at the lowest rate that failed {what}."))
 }
 
 /// Beyond this share of the client's limit, the client's own cost shows in every figure.
@@ -130,9 +136,9 @@ mod tests {
             ..ClientCost::default()
         };
         let told = |client| exhausted_warning(&client).unwrap_or_default();
-        assert!(told(client(Some(0.99), 0.5)).ends_with("its machine used 99 % of its CPU"));
-        assert!(told(client(Some(0.5), 0.95)).ends_with("a load thread was busy for 95 % of the run"));
-        assert!(told(client(None, 0.95)).contains("a load thread"));
+        assert!(told(client(Some(0.99), 0.5)).ends_with("its machine used 99 % of its CPU time."));
+        assert!(told(client(Some(0.5), 0.95)).ends_with("one of its threads was busy for 95 % of the time."));
+        assert!(told(client(None, 0.95)).contains("one of its threads"));
         assert_eq!(told(client(Some(0.95), 0.9)), "");
         assert_eq!(told(client(None, 0.0)), "");
     }

@@ -56,6 +56,8 @@ pub struct Tally {
     pub examples: Vec<String>,
     /// Connections that were opened again, for any reason.
     pub reconnects: u64,
+    /// Attempts to connect before the run that had to be repeated.
+    pub connect_retries: u64,
     /// Bytes sent to the servers.
     pub sent_bytes: u64,
     /// Bytes received from them.
@@ -66,10 +68,12 @@ pub struct Tally {
     pub datagrams_disordered: u64,
     /// Open loop: requests that were sent later than planned by more than a millisecond because no connection was free.
     pub sent_late: u64,
+    /// Open loop: requests that were sent as late although a connection was free: the load itself was late.
+    pub client_late: u64,
     /// Open loop: requests that were due and never sent, since no connection was free until the end. They are in no
     /// histogram, so the percentiles of a run with such requests are too low.
     pub unsent: u64,
-    /// Values that were checked.
+    /// Values that were checked. Those under keys that this run has not stored before are not.
     pub verified: u64,
     /// Gets with a checked expiry.
     pub expiry_verified: u64,
@@ -228,11 +232,13 @@ impl Tally {
         let room = EXAMPLES_MAX.saturating_sub(self.examples.len());
         self.examples.extend(other.examples.iter().take(room).cloned());
         self.reconnects += other.reconnects;
+        self.connect_retries += other.connect_retries;
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
         self.datagrams_lost += other.datagrams_lost;
         self.datagrams_disordered += other.datagrams_disordered;
         self.sent_late += other.sent_late;
+        self.client_late += other.client_late;
         self.unsent += other.unsent;
         self.verified += other.verified;
         self.expiry_verified += other.expiry_verified;

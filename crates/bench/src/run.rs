@@ -51,6 +51,8 @@ use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fmt, io, thread as std_thread};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::outcome::Watcher;
 use crate::{Outcome, Scenario};
 
@@ -68,6 +70,7 @@ use thread::Thread;
 /// The scenario is invalid, a file cannot be read, or a server cannot be reached at the start.
 pub fn run(scenario: &Scenario, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<Outcome, RunError> {
     let scenario = check::check(scenario)?;
+    allow_descriptors();
     let plan = Arc::new(Plan::new(&scenario)?);
     let control = Arc::new(Control::new(&scenario));
     let (reports, received) = mpsc::channel();
@@ -93,6 +96,15 @@ pub fn run(scenario: &Scenario, watcher: &mut dyn Watcher, stop: &AtomicBool) ->
         }
     }
     outcome
+}
+
+/// Raises the limit of open files as far as a process may: a shell's is often 1024, and each connection is one.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        // If that is refused, connecting says which connection found no descriptor.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    }
 }
 
 /// Why a run did not start.

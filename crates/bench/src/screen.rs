@@ -4,6 +4,7 @@ mod draw;
 mod lines;
 mod signals;
 mod state;
+pub mod trend;
 
 use std::io::{self, IsTerminal};
 use std::panic;

@@ -117,7 +117,7 @@ fn find(features: &[Feature], subject: &Subject) -> Vec<Finding> {
     // If it disconnects or does not answer, the feature is missing.
     let attempt = |feature: &Feature| match (feature.attempt)(subject) {
         Ok(finding) => finding,
-        Err(failure) => Finding::no(failure.message()),
+        Err(failure) => Finding::no(subject.without_address(failure.message())),
     };
     parallel::map(features, attempt)
 }
@@ -147,6 +147,12 @@ impl Subject {
     fn key(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         format!("{}{}", self.prefix, NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What two servers that can do the same say alike, so that their reports can be compared.
+    fn without_address<'m>(&self, message: &'m str) -> &'m str {
+        let rest = message.strip_prefix(&self.address.to_string());
+        rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
     }
 
     /// Deletes a key. If that fails, the key expires within a minute.

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
         })();
         if let Err(failure) = copied {
-            troubles.add(failure);
+            troubles.report(&failure);
         }
     }
     troubles.end()

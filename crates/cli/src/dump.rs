@@ -16,6 +16,7 @@ use crate::transfer::resume::Kept;
 use crate::transfer::sink::{Mode, Sink};
 use crate::transfer::source::Source;
 use crate::transfer::tally::{Summary, Tally};
+use crate::troubles::Troubles;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -83,8 +84,12 @@ fn to_servers(args: &Args, target: &Target, list: &str) -> Result<(), Failure> {
         sink.write_receipt(receipt);
         moved = kept;
     }
-    let summary = walk(args, target, &moved, &mut |record| sink.store(&record))?;
-    load::report("dump", &summary, &sink.finish()?, args.quiet)
+    let (summary, mut troubles) = walk(args, target, &moved, &mut |record| sink.store(&record))?;
+    let counts = sink.finish(troubles.is_empty())?;
+    if let Err(refused) = load::report("dump", &summary, &counts, args.quiet) {
+        troubles.add(refused);
+    }
+    troubles.end()
 }
 
 fn to_file(args: &Args, target: &Target, path: &Path) -> Result<(), Failure> {
@@ -113,42 +118,52 @@ fn write<W: Write>(
     mut writer: Writer<W>,
     refuse: &dyn Fn(io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    let summary = walk(args, target, kept, &mut |record| writer.write(&record).map_err(refuse))?;
-    let records = writer.end().map_err(refuse)?;
+    let (summary, troubles) = walk(args, target, kept, &mut |record| writer.write(&record).map_err(refuse))?;
+    let records = if troubles.is_empty() { writer.end() } else { writer.leave_open() }.map_err(refuse)?;
     if !args.quiet {
         eprintln!("larder dump: {summary}");
         if kept.records > 0 {
             eprintln!("larder dump: {records} items in all, with those of the interrupted dump");
         }
     }
-    Ok(())
+    if !troubles.is_empty() {
+        let resume = if args.file.is_some() { ": run it again with --resume" } else { "" };
+        eprintln!("larder dump: the dump is not complete{resume}");
+    }
+    troubles.end()
 }
 
-/// Dumps one server after the other. Returns what was dumped now.
+/// Dumps one server after the other. Returns what was dumped now, and what is missing.
 fn walk(
     args: &Args,
     target: &Target,
     kept: &Kept,
     take: &mut dyn FnMut(Record) -> Result<(), Failure>,
-) -> Result<Summary, Failure> {
+) -> Result<(Summary, Troubles), Failure> {
     let bar = progress::items(count(target)?, args.quiet);
     bar.set_position(kept.records);
     let mut tally = Tally::begin();
-    let mut unaskable = 0;
+    let mut troubles = Troubles::of("dump");
     for server in target.servers()? {
-        unaskable += walk_server(target, &server.address, kept, &mut |record| {
+        // The other servers are of no use then.
+        let mut is_stuck = false;
+        let walked = walk_server(target, &server.address, kept, &mut |record| {
             bar.inc(1);
             tally.add(&record.value);
-            take(record)
-        })?;
+            take(record).inspect_err(|_| is_stuck = true)
+        });
+        match walked {
+            Err(failure) if is_stuck => return Err(failure),
+            Err(failure) => troubles.add(failure),
+            Ok(0) => {}
+            Ok(keys) => troubles.add(Failure::Failed(format!(
+                "{}: {keys} keys can be read by the meta protocol only, which is not there",
+                server.address
+            ))),
+        }
     }
     bar.finish_and_clear();
-    match unaskable {
-        0 => Ok(tally.end()),
-        keys => Err(Failure::Failed(format!(
-            "{keys} keys can be read by the meta protocol only, which is not there"
-        ))),
-    }
+    Ok((tally.end(), troubles))
 }
 
 fn walk_server(
@@ -162,11 +177,11 @@ fn walk_server(
     Ok(source.unaskable)
 }
 
-/// The number of items.
+/// The number of items on the servers that answer; `None`: one of them does not tell.
 fn count(target: &Target) -> Result<Option<u64>, Failure> {
     let mut total = 0;
-    for (address, stats) in target.client()?.stats("") {
-        let stats = stats.map_err(|error| Failure::of(&address, &error))?;
+    for (_, stats) in target.client()?.stats("") {
+        let Ok(stats) = stats else { continue };
         let items = stats.iter().find(|(name, _)| name == "curr_items");
         let Some(items) = items.and_then(|(_, value)| value.parse::<u64>().ok()) else { return Ok(None) };
         total += items;

@@ -18,8 +18,8 @@ pub(crate) fn key(
     for key in keys {
         match ask(&mut client, key) {
             Ok(true) => {}
-            Ok(false) => troubles.not_found(key),
-            Err(error) => troubles.add(failure_about(&client, key, &error)),
+            Ok(false) => troubles.report(&Failure::Failed(format!("{key}: not found"))),
+            Err(error) => troubles.report(&failure_about(&client, key, &error)),
         }
     }
     troubles.end()

@@ -11,7 +11,7 @@ use larder_client::codec::ErrorKind;
 use crate::output::readable;
 
 /// Why a tool failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// Invalid command line.
     Usage(String),

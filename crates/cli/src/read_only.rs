@@ -7,6 +7,7 @@ use larder_client::Address;
 use serde_json::Value;
 
 use crate::admin::{Request, read_token};
+use crate::failure::EXIT_FAILURE;
 use crate::target::Target;
 use crate::troubles::Troubles;
 use crate::{Failure, output};
@@ -58,12 +59,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let mut troubles = Troubles::of("read-only");
     for admin in &args.admin {
-        match (Request { method, path, token }).ask(admin, &args.target) {
-            Ok(text) if args.what == What::Status => match tell(admin, &text)? {
-                true => {}
-                false => troubles.add(Failure::Reported(1)),
-            },
-            Ok(_) => {}
+        let answer = Request { method, path, token }.ask(admin, &args.target);
+        let told = answer.and_then(|text| match args.what {
+            What::Status => tell(admin, &text),
+            What::On | What::Off => Ok(true),
+        });
+        match told {
+            Ok(true) => {}
+            // Standard output says so.
+            Ok(false) => troubles.add(Failure::Reported(EXIT_FAILURE)),
             Err(failure) => troubles.add(failure),
         }
     }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use larder_client::Server;
 use serde_json::{Map, Value};
 
-use crate::target::{Target, answers};
-use crate::{Failure, output};
+use crate::target::Target;
+use crate::troubles::Troubles;
+use crate::{Failure, output, parallel};
 
 /// Show the slab classes of a server, as memcached-tool does
 ///
@@ -28,41 +30,52 @@ type Classes = BTreeMap<u32, BTreeMap<String, String>>;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let target = args.target.or(args.host.as_deref())?;
+    let servers = target.servers()?;
+    let mut troubles = Troubles::of("slab");
     let mut object = Map::new();
-    let mut client = target.client()?;
-    let mut by_server = BTreeMap::<String, Classes>::new();
-    for group in ["items", "slabs"] {
-        answers("slab", client.stats(group), |address, stats| {
-            let classes = by_server.entry(address.to_string()).or_default();
-            for (name, value) in stats {
-                if let Some((class, name)) = split(&name) {
-                    classes.entry(class).or_default().insert(name.to_owned(), value);
+    let asked = parallel::map(servers, |server| classes(&target, server));
+    for (server, classes) in servers.iter().zip(asked) {
+        match classes {
+            Ok(classes) if args.json => {
+                object.insert(server.address.to_string(), json(classes));
+            }
+            Ok(classes) => output::write(|out| {
+                if servers.len() > 1 {
+                    writeln!(out, "{}", server.address).map_err(Failure::of_output)?;
                 }
-            }
-            Ok(())
-        })?;
-    }
-    let is_alone = by_server.len() == 1;
-    for (server, classes) in by_server {
-        if args.json {
-            let classes = classes.into_iter().map(|(class, stats)| {
-                let stats = stats.into_iter().map(|(name, value)| (name, output::stat_value(&value)));
-                (class.to_string(), Value::Object(stats.collect()))
-            });
-            object.insert(server, Value::Object(classes.collect()));
-            continue;
+                display(out, &classes).map_err(Failure::of_output)
+            })?,
+            Err(failure) => troubles.add(failure),
         }
-        output::write(|out| {
-            if !is_alone {
-                writeln!(out, "{server}").map_err(Failure::of_output)?;
-            }
-            display(out, &classes).map_err(Failure::of_output)
-        })?;
     }
     if args.json {
         output::write_json(&Value::Object(object))?;
     }
-    Ok(())
+    troubles.end()
+}
+
+/// Asks a server.
+fn classes(target: &Target, server: &Server) -> Result<Classes, Failure> {
+    let mut client = target.client_of(std::slice::from_ref(server))?;
+    let mut classes = Classes::new();
+    for group in ["items", "slabs"] {
+        for (address, stats) in client.stats(group) {
+            for (name, value) in stats.map_err(|error| Failure::of(&address, &error))? {
+                if let Some((class, name)) = split(&name) {
+                    classes.entry(class).or_default().insert(name.to_owned(), value);
+                }
+            }
+        }
+    }
+    Ok(classes)
+}
+
+fn json(classes: Classes) -> Value {
+    let classes = classes.into_iter().map(|(class, stats)| {
+        let stats = stats.into_iter().map(|(name, value)| (name, output::stat_value(&value)));
+        (class.to_string(), Value::Object(stats.collect()))
+    });
+    Value::Object(classes.collect())
 }
 
 /// The class and the name in `items:5:number` of `stats items`, or `5:total_pages` of `stats slabs`.

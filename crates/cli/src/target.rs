@@ -184,7 +184,8 @@ pub(crate) fn failure_about(client: &Client, key: &str, error: &Error) -> Failur
     }
 }
 
-/// Passes on what each server replied. Fails if one of them failed, after all have replied.
+/// Passes on what each server replied. Fails if one of them, or `each`, failed: after all, and what they said is passed
+/// on.
 pub(crate) fn answers<T>(
     tool: &'static str,
     said: ByServer<T>,
@@ -192,9 +193,9 @@ pub(crate) fn answers<T>(
 ) -> Result<(), Failure> {
     let mut troubles = Troubles::of(tool);
     for (address, answer) in said {
-        match answer {
-            Ok(answer) => each(&address, answer)?,
-            Err(error) => troubles.add(Failure::of(&address, &error)),
+        let answer = answer.map_err(|error| Failure::of(&address, &error));
+        if let Err(failure) = answer.and_then(|answer| each(&address, answer)) {
+            troubles.add(failure);
         }
     }
     troubles.end()

@@ -18,13 +18,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::target::Target;
+use crate::troubles::Troubles;
 use crate::{Failure, output};
-use sample::{Fleet, Rates};
+use sample::Fleet;
 use table::Column;
 
 const AFTER_HELP: &str = "\
 On the screen: < and > choose the column to sort by, r reverses the order, k shows hot keys, ? explains, q quits.
-With --once: two samples, one interval apart, then a table for scripts. Exit code 69: no server answers.";
+With --once: two samples, one interval apart, then a table for scripts. Exit code 69: a server does not answer.";
 
 /// Watch a fleet of servers: rates, hit ratio, evictions, memory
 #[derive(clap::Args)]
@@ -66,8 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         output::write(|out| table::print(out, &rates).map_err(Failure::of_output))?;
     }
-    match rates.iter().all(|server: &Rates| server.trouble.is_some()) {
-        true => Err(Failure::Unreachable("no server answers".into())),
-        false => Ok(()),
-    }
+    let mut troubles = Troubles::of("top");
+    rates.into_iter().filter_map(|server| server.trouble).for_each(|failure| troubles.add(failure));
+    troubles.end()
 }

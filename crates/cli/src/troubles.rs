@@ -3,44 +3,48 @@
 use std::fmt::Display;
 
 use crate::Failure;
-use crate::failure::EXIT_FAILURE;
 
-/// Failures so far. All but one are reported; that one becomes the tool's failure.
+/// Failures so far. They are reported behind what the tool prints, in the order in which they came.
 #[must_use]
 pub(crate) struct Troubles {
     tool: &'static str,
-    kept: Option<Failure>,
+    kept: Vec<Failure>,
+    /// The highest exit code of those that were reported; 0: none was.
+    reported: u8,
 }
 
 impl Troubles {
     pub(crate) fn of(tool: &'static str) -> Self {
-        Self { tool, kept: None }
+        Self { tool, kept: Vec::new(), reported: 0 }
     }
 
-    /// Adds a failure. An unreachable server determines the exit code rather than a missing key.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.reported == 0
+    }
+
     pub(crate) fn add(&mut self, failure: Failure) {
-        match (&self.kept, &failure) {
-            (Some(Failure::Reported(kept)), Failure::Reported(code)) if kept > code => {}
-            (None | Some(Failure::Reported(_)), _) => self.kept = Some(failure),
-            (Some(_), _) => {
-                failure.report(self.tool);
-            }
-        }
+        self.kept.push(failure);
+    }
+
+    /// Adds a key that was not found.
+    pub(crate) fn not_found(&mut self, key: impl Display) {
+        self.add(Failure::Failed(format!("{key}: not found")));
     }
 
     /// Adds a failure and reports it at once, if the tool goes on for long.
     pub(crate) fn report(&mut self, failure: &Failure) {
         failure.report(self.tool);
-        self.add(Failure::Reported(failure.exit_code()));
+        self.reported = self.reported.max(failure.exit_code());
     }
 
-    /// Adds a key that was not found, and reports it.
-    pub(crate) fn not_found(&mut self, key: impl Display) {
-        eprintln!("larder {}: {key}: not found", self.tool);
-        self.add(Failure::Reported(EXIT_FAILURE));
-    }
-
-    pub(crate) fn end(self) -> Result<(), Failure> {
-        self.kept.map_or(Ok(()), Err)
+    /// Reports all. The highest exit code counts, whichever server or key came first.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        for failure in std::mem::take(&mut self.kept) {
+            self.report(&failure);
+        }
+        match self.reported {
+            0 => Ok(()),
+            code => Err(Failure::Reported(code)),
+        }
     }
 }

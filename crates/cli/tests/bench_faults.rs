@@ -97,12 +97,12 @@ fn get(cache: &mut Cache, key: &str, fault: Fault) -> Option<Vec<u8>> {
 fn one_wrong_answer_ends_with_1_and_is_named() {
     for (fault, named) in [
         (Fault::None, ""),
-        (Fault::Corrupt, "1 wrong values"),
-        (Fault::Lose, "1 lost values"),
-        (Fault::AnswerTwice, "1 answers to something else"),
-        (Fault::Hang, "1 timeouts"),
-        (Fault::Close, "1 connections closed by the server"),
-        (Fault::Refuse, "1 error replies"),
+        (Fault::Corrupt, "1 wrong value\n"),
+        (Fault::Lose, "1 lost value\n"),
+        (Fault::AnswerTwice, "1 answer to something else\n"),
+        (Fault::Hang, "1 timeout\n"),
+        (Fault::Close, "1 connection closed by the server\n"),
+        (Fault::Refuse, "1 error reply\n"),
     ] {
         let address = start(fault);
         // A busy machine may be slow to give the other answers.

@@ -11,6 +11,12 @@ export function count(number, digits = 5) {
   return number > 0 && number < 9.95 && number % 1 ? number.toFixed(1) : grouped.format(number);
 }
 
+/** A number with its noun: `1 store`, `2 stores`. */
+export function counted(number, noun, nouns = `${noun}s`) {
+  const text = count(number);
+  return `${text} ${text === "1" ? noun : nouns}`;
+}
+
 /** At most two decimal places. */
 export function short(number) {
   return number == null ? "–" : String(+number.toFixed(2));

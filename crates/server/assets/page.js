@@ -2,7 +2,7 @@
 
 import { Charts, ratio } from "./charts.js";
 import { showPeers } from "./peers.js";
-import { bytes, clock, count, duration, element, micros, percent, short } from "./format.js";
+import { bytes, clock, count, counted, duration, element, micros, percent, short } from "./format.js";
 import { MemoryMap } from "./memory.js";
 import { showSites } from "./sites.js";
 import { showStore } from "./store.js";
@@ -117,7 +117,7 @@ function showOverview(overview, connections) {
       now !== null ? `of reads, last ${count(recent.window_secs)} s`
         : ever ? "of reads, since the start" : "no reads yet"],
     ["Requests", `${count(total(recent), 4)} /s`,
-      `${count(recent.hits + recent.misses)} reads, ${count(recent.stores)} stores`],
+      `${counted(recent.hits + recent.misses, "read")}, ${counted(recent.stores, "store")}`],
     ["Service time", micros(recent.p50_micros),
       !overview.is_latency_measured ? "not measured"
         : recent.p50_micros === null ? "no requests" : `median; p99 ${micros(recent.p99_micros)}`],
@@ -126,7 +126,7 @@ function showOverview(overview, connections) {
     ["Memory", bytes(memory.used_bytes), `of ${bytes(memory.limit_bytes)}`],
     ["Evicted", `${count(recent.evicted, 4)} /s`, `${count(evictions.evicted)} since the start`],
     ["CPU", short(recent.cpu_cores),
-      `cores; ${count(overview.workers)} worker${overview.workers === 1 ? "" : "s"}`],
+      `${short(recent.cpu_cores) === "1" ? "core" : "cores"}; ${counted(overview.workers, "worker")}`],
     ["Connections", count(connections.open), `of ${count(connections.open_max)} at most`],
   ];
   $("figures").replaceChildren(...figures.map(([name, value, note]) =>
@@ -153,7 +153,7 @@ function summary({ memory, evicts, recent, has_store: hasStore, is_read_only: is
   const [rate, now] = [total(recent), ratio(recent)];
   const requests = rate < 0.05
     ? "No requests at the moment."
-    : `Serving ${count(rate)} requests a second${
+    : `Serving ${counted(rate, "request")} a second${
       recent.p50_micros === null ? "" : `, half of them within ${micros(recent.p50_micros)}`}.`;
   const found = now === null ? "" : ` ${Math.round(now * 100)} of 100 reads hit.`;
   const refuses = isReadOnly ? " Changes are refused: the server is read-only for maintenance." : "";
@@ -191,20 +191,36 @@ function example(listeners) {
   return `printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc ${target}`;
 }
 
-/** Without `--namespaces` there are none, and nothing is shown. */
+/** Without `--namespaces` there are none, and nothing is shown; with them, panels say which they are of. */
 function showNamespaces(namespaces) {
   const evicted = new Map(state.namespaces.map((namespace) => [namespace.name, namespace.evicted]));
   const isFull = ({ name, used_bytes: used, limit_bytes: limit, evicted: now }) =>
     used > 0.97 * limit || now > (evicted.get(name) ?? now);
   state.namespaces = namespaces.map((namespace) => ({ ...namespace, is_full: isFull(namespace) }));
   $("namespaces").hidden = namespaces.length === 0;
-  $("namespace-list").querySelector("tbody").replaceChildren(...rows(namespaces, (namespace) => [
-    namespace.name, namespace.is_read_only ? `${namespace.keep}, read-only` : namespace.keep,
-    count(namespace.items), bytes(namespace.used_bytes), bytes(namespace.limit_bytes),
-    bytes(namespace.disk_bytes), bytes(namespace.disk_limit_bytes),
-    percent(namespace.gets ? namespace.get_hits / namespace.gets : null),
-    count(namespace.gets), count(namespace.sets), count(namespace.evicted), count(namespace.refused),
-  ], 2, ""));
+  document.querySelectorAll(".scope").forEach((scope) => { scope.hidden = namespaces.length === 0; });
+  const headings = [...$("namespace-list").tHead.rows[0].cells].slice(1).map((cell) => cell.innerText.trim());
+  $("namespace-list").tBodies[0].replaceChildren(...namespaces.map((namespace) => {
+    const name = element("th", "", namespace.name);
+    name.scope = "row";
+    const texts = [
+      namespace.is_read_only ? `${namespace.keep}, read-only` : namespace.keep,
+      count(namespace.items), usage(namespace.used_bytes, namespace.limit_bytes),
+      usage(namespace.disk_bytes, namespace.disk_limit_bytes),
+      percent(namespace.gets ? namespace.get_hits / namespace.gets : null),
+      count(namespace.gets), count(namespace.sets), count(namespace.evicted), count(namespace.refused),
+    ];
+    return element("tr", "", name, ...texts.map((text, column) => {
+      const cell = element("td", column ? "n" : "", text);
+      cell.dataset.heading = headings[column];
+      return cell;
+    }));
+  }));
+}
+
+/** `3 MiB of 8 MiB`; without a limit `3 MiB`. */
+function usage(used, limit) {
+  return limit == null ? bytes(used) : `${bytes(used)} of ${bytes(limit)}`;
 }
 
 function showConnections(connections) {
@@ -212,7 +228,7 @@ function showConnections(connections) {
   $("connections-note").textContent = `${count(connections.accepted)} accepted since the start`
     + (connections.rejected
       ? `, ${count(connections.rejected)} refused at the limit of ${count(connections.open_max)}` : "")
-    + `${connections.logins_failed ? `, ${count(connections.logins_failed)} logins failed` : ""}.`;
+    + `${connections.logins_failed ? `, ${counted(connections.logins_failed, "login")} failed` : ""}.`;
   bars($("workers"), connections.workers.map((open, worker) => [`worker ${worker}`, count(open), open / most]));
   $("listeners-note").textContent = connections.listeners.length ? "For clients." : "None for TCP.";
   $("listeners").replaceChildren(...connections.listeners.map((listener) =>
@@ -260,8 +276,8 @@ function tooEarly(points, { items, requests }) {
   const reads = requests.get_hits + requests.get_misses;
   const needed = READS_PER_ITEM_MIN * items;
   return reads >= needed ? null
-    : `Too early to tell: ${count(reads)} reads so far, and ${count(items)} items. `
-      + `A prediction needs about ${count(needed)} reads.`;
+    : `Too early to tell: ${counted(reads, "read")} so far, and ${counted(items, "item")}. `
+      + `A prediction needs about ${counted(needed, "read")}.`;
 }
 
 /** Why the hit ratios of the page differ. */

@@ -1,6 +1,6 @@
 // The store: what is in memory, what is on disk, and how fast the disk is.
 
-import { bytes, count, element, micros, percent } from "./format.js";
+import { bytes, count, counted, element, micros, percent } from "./format.js";
 
 const STATES = {
   writable: "",
@@ -22,8 +22,9 @@ export function showStore(store) {
   $("store").hidden = !store;
   if (!store) return;
   const hits = store.memory_hit_ratio;
-  $("store-words").textContent = `${count(store.records)} items are on disk, and ${count(store.memory_items)} of them `
-    + `in memory${hits === null ? "." : `, where ${percent(hits)} of the reads that hit found theirs.`}`
+  $("store-words").textContent = `${counted(store.records, "item is", "items are")} on disk, and `
+    + `${count(store.memory_items)} of them in memory`
+    + (hits === null ? "." : `, where ${percent(hits)} of the reads that hit found theirs.`)
     + STATES[store.state];
   $("store-words").classList.toggle("bad", store.state !== "writable");
   const disk = Math.max(1, store.disk_bytes + (store.disk_free_bytes ?? 0));
@@ -48,9 +49,9 @@ export function showStore(store) {
     store.cleaning_debt_bytes ? `Cleaning has ${bytes(store.cleaning_debt_bytes)} to give back.` : "",
   ];
   $("store-disk").textContent = notes.filter(Boolean).join(" ");
-  $("store-queue").textContent = `On their way: ${count(store.journal_changes)} changes to the disk, `
-    + `${count(store.lookups_waiting)} look-ups.${store.batch_changes === null ? ""
-      : ` A batch has ${count(store.batch_changes)} changes on average.`}`;
+  $("store-queue").textContent = `On their way: ${counted(store.journal_changes, "change")} to the disk, `
+    + `${counted(store.lookups_waiting, "look-up")}.${store.batch_changes === null ? ""
+      : ` A batch has ${counted(store.batch_changes, "change")} on average.`}`;
   $("store-times").querySelector("tbody").replaceChildren(...store.times.map((times) => element("tr", "",
     element("td", "", TIMES[times.what]),
     ...[count(times.count), ...[times.p50_micros, times.p99_micros, times.p999_micros].map(micros)]

@@ -9,23 +9,23 @@ use crate::outcome::{CommandTally, Period};
 /// The first line.
 pub const HEADING: &str = "begins_secs,secs,command,requests,requests_per_sec,keys,hits,misses,value_bytes,mean_micros,\
 stdev_micros,min_micros,p50_micros,p90_micros,p99_micros,p99.9_micros,p99.99_micros,max_micros,sent_bytes,received_bytes,\
-failures,reconnects,server_cpu_secs,sent_late,unsent";
+failures,reconnects,server_cpu_secs,sent_late,unsent,client_late";
 
 /// Writes all periods. What is counted for a whole period and not by command stands in its `all` line alone.
 pub fn write(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{HEADING}")?;
     for period in &outcome.periods {
         for (&kind, figures) in &period.tally.commands {
-            writeln!(out, "{},,,,,,,", line(period, words::command(kind), figures))?;
+            writeln!(out, "{},,,,,,,,", line(period, words::command(kind), figures))?;
         }
         let tally = &period.tally;
         let failures: u64 = tally.failures.values().sum();
         let cpu = period.server_cpu_secs.map(|secs| format!("{secs:.3}")).unwrap_or_default();
-        let (late, unsent) = (tally.sent_late, tally.unsent);
+        let (late, unsent, client_late) = (tally.sent_late, tally.unsent, tally.client_late);
         let (sent, received, reconnects) = (tally.sent_bytes, tally.received_bytes, tally.reconnects);
         writeln!(
             out,
-            "{},{sent},{received},{failures},{reconnects},{cpu},{late},{unsent}",
+            "{},{sent},{received},{failures},{reconnects},{cpu},{late},{unsent},{client_late}",
             line(period, "all", &tally.all())
         )?;
     }

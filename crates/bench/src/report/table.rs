@@ -105,14 +105,18 @@ pub(super) fn network_line(total: &Tally, secs: f64) -> String {
     let rate = |bytes: u64| network(bytes as f64 / secs.max(f64::MIN_POSITIVE));
     let mut parts = vec![format!("{} sent, {} received", rate(total.sent_bytes), rate(total.received_bytes))];
     let counts = [
-        (total.reconnects, "connections opened again"),
-        (total.datagrams_lost, "datagrams without an answer"),
-        (total.datagrams_disordered, "datagrams out of order"),
-        (total.sent_late, "requests sent late, for want of a free connection"),
-        (total.unsent, "requests never sent"),
+        (total.connect_retries, "attempt", "to connect repeated"),
+        (total.reconnects, "connection", "opened again"),
+        (total.datagrams_lost, "datagram", "without an answer"),
+        (total.datagrams_disordered, "datagram", "out of order"),
+        (total.sent_late, "request", "sent late, as no connection was free"),
+        (total.client_late, "request", "sent late by the load itself"),
+        (total.unsent, "request", "never sent"),
     ];
-    let counts = counts.into_iter().filter(|&(number, _)| number > 0);
-    parts.extend(counts.map(|(number, what)| format!("{} {what}", count(number))));
+    let counts = counts.into_iter().filter(|&(number, ..)| number > 0);
+    parts.extend(counts.map(|(number, noun, what)| {
+        format!("{} {noun}{} {what}", count(number), if number == 1 { "" } else { "s" })
+    }));
     parts.join(", ")
 }
 

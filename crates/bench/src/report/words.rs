@@ -26,29 +26,30 @@ pub fn command(kind: Kind) -> &'static str {
     }
 }
 
-/// A kind of failure, in the plural.
-pub fn failure(failure: Failure) -> &'static str {
-    match failure {
-        Failure::ErrorReply => "error replies",
-        Failure::OutOfMemory => "out of memory",
-        Failure::Protocol => "answers to something else",
-        Failure::Timeout => "timeouts",
-        Failure::Closed => "connections closed by the server",
-        Failure::Connect => "connections refused",
-        Failure::WrongValue => "wrong values",
-        Failure::StaleValue => "stale values",
-        Failure::Lost => "lost values",
-        Failure::ExpiredLate => "values found after their expiry",
-        Failure::ExpiredEarly => "values gone before their expiry",
-        Failure::ReplicasDiffer => "differences between replicas",
-    }
+/// A kind of failure, of which there are so many.
+pub fn failure(failure: Failure, number: u64) -> &'static str {
+    let (one, several) = match failure {
+        Failure::ErrorReply => ("error reply", "error replies"),
+        Failure::OutOfMemory => ("out of memory", "out of memory"),
+        Failure::Protocol => ("answer to something else", "answers to something else"),
+        Failure::Timeout => ("timeout", "timeouts"),
+        Failure::Closed => ("connection closed by the server", "connections closed by the server"),
+        Failure::Connect => ("connection refused", "connections refused"),
+        Failure::WrongValue => ("wrong value", "wrong values"),
+        Failure::StaleValue => ("stale value", "stale values"),
+        Failure::Lost => ("lost value", "lost values"),
+        Failure::ExpiredLate => ("value found after its expiry", "values found after their expiry"),
+        Failure::ExpiredEarly => ("value gone before its expiry", "values gone before their expiry"),
+        Failure::ReplicasDiffer => ("difference between replicas", "differences between replicas"),
+    };
+    if number == 1 { one } else { several }
 }
 
-/// `3 wrong values, 1 timeouts`; empty if all was well.
+/// `3 wrong values, 1 timeout`; empty if all was well.
 pub fn failures(tally: &Tally) -> String {
     let kinds = tally.failures.iter().filter(|&(_, &number)| number > 0);
     kinds
-        .map(|(&kind, &number)| format!("{} {}", count(number), failure(kind)))
+        .map(|(&kind, &number)| format!("{} {}", count(number), failure(kind, number)))
         .collect::<Vec<_>>()
         .join(", ")
 }
@@ -63,19 +64,33 @@ pub fn arrears(total: &Tally) -> Vec<String> {
     let mut warnings = Vec::new();
     if total.unsent > 0 {
         warnings.push(format!(
-            "percentiles are too low: {} requests were due and never sent, since no connection was free",
-            count(total.unsent)
+            "{} never sent, because every connection was waiting for a reply until the end. Real users would have \
+             waited longer than these percentiles say.",
+            requests(total.unsent)
         ));
     }
-    let requests: u64 = total.commands.values().map(|figures| figures.requests).sum();
-    if total.sent_late as f64 > LATE_SHARE_MAX * requests as f64 {
+    let all: u64 = total.commands.values().map(|figures| figures.requests).sum();
+    let is_much = |late: u64| late as f64 > LATE_SHARE_MAX * all as f64;
+    if is_much(total.sent_late) {
         warnings.push(format!(
-            "{} requests were sent late, since no connection was free: their waiting is part of the latency, \
-             more connections would show the server's part of it",
-            count(total.sent_late)
+            "{} sent late, because every connection was waiting for a reply. The latency includes that wait. With \
+             more connections (-c) it would be the server's alone.",
+            requests(total.sent_late)
+        ));
+    }
+    if is_much(total.client_late) {
+        warnings.push(format!(
+            "{} sent late by larder bench itself, although a connection was free: this machine was busy. The latency \
+             includes that delay; the service time does not.",
+            requests(total.client_late)
         ));
     }
     warnings
+}
+
+/// `1 request was`, `2 requests were`.
+fn requests(number: u64) -> String {
+    format!("{} {}", count(number), if number == 1 { "request was" } else { "requests were" })
 }
 
 /// Beyond this share of requests that were sent late, more than a few percentiles tell of it.

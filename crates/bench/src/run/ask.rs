@@ -1,5 +1,7 @@
 //! Writes requests.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use larder_client::Pipeline;
 use larder_client::codec::{Arith, Delete, Get, Mode, Store, Touch};
 
@@ -112,7 +114,7 @@ impl Asking<'_> {
         let ttl_secs = if request.kind == Kind::Gat { self.ttl_secs(command, request) } else { 0 };
         let get = Get {
             with_cas: request.kind == Kind::Gets,
-            exptime: (request.kind == Kind::Gat).then(|| ttl_secs.into()),
+            exptime: (request.kind == Kind::Gat).then(|| exptime(ttl_secs)),
             meta_flags: command.command.meta_flags.as_bytes(),
         };
         let remembers = keys.ledger.is_some() || group.group.look_aside;
@@ -196,7 +198,9 @@ impl Asking<'_> {
         let (pipeline, output) = (&mut *self.pipeline, &mut *self.output);
         match request.kind {
             Kind::Delete => pipeline.delete(output, &Delete { key, compare: None, meta_flags }, tag),
-            Kind::Touch => pipeline.touch(output, &Touch { key, exptime: ttl_secs.into(), meta_flags }, tag),
+            Kind::Touch => {
+                pipeline.touch(output, &Touch { key, exptime: exptime(ttl_secs), meta_flags }, tag)
+            }
             _ => {
                 let decrement = request.kind == Kind::Decr;
                 let arith = Arith { key, delta: options.delta, decrement, initial: None, meta_flags };
@@ -249,7 +253,7 @@ impl Asking<'_> {
             key: keys.maker.write(request.number, &mut self.scratch.key),
             value: &[value],
             client_flags,
-            exptime: ttl_secs.into(),
+            exptime: exptime(ttl_secs),
             compare: (request.kind == Kind::Cas).then_some(request.cas),
             meta_flags: if is_itself { options.meta_flags.as_bytes() } else { b"" },
         };
@@ -312,3 +316,17 @@ impl Asking<'_> {
         }
     }
 }
+
+/// A time to live as the protocol has it: beyond 30 days as a Unix time. (A longer number of seconds would be a time in
+/// 1970.) Servers read 32 signed bits.
+fn exptime(ttl_secs: u32) -> i64 {
+    let ttl_secs = i64::from(ttl_secs);
+    if ttl_secs <= RELATIVE_SECS_MAX {
+        return ttl_secs;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+    now.saturating_add(ttl_secs).min(i32::MAX.into())
+}
+
+/// protocol.txt: 60*60*24*30.
+const RELATIVE_SECS_MAX: i64 = 2_592_000;

@@ -13,6 +13,8 @@ use crate::scenario::Scenario;
 pub(crate) struct Control {
     /// Zero of the run's clock.
     base: Instant,
+    /// When the last connection was opened before the run.
+    connected_nanos: AtomicU64,
     /// When counting begins, and when asking ends. `u64::MAX`: that is not known yet.
     begin_nanos: AtomicU64,
     end_nanos: AtomicU64,
@@ -31,6 +33,7 @@ impl Control {
         let traces = scenario.groups.iter().filter(|group| group.trace.is_some());
         Self {
             base: Instant::now(),
+            connected_nanos: AtomicU64::new(0),
             begin_nanos: AtomicU64::new(u64::MAX),
             end_nanos: AtomicU64::new(u64::MAX),
             stop: AtomicBool::new(false),
@@ -44,6 +47,16 @@ impl Control {
     #[inline]
     pub(crate) fn now_nanos(&self) -> u64 {
         self.base.elapsed().as_nanos() as u64
+    }
+
+    /// A connection was opened.
+    pub(crate) fn note_connected(&self) {
+        self.connected_nanos.fetch_max(self.now_nanos(), Ordering::Relaxed);
+    }
+
+    /// For how long no thread has opened a connection.
+    pub(crate) fn unconnected_nanos(&self) -> u64 {
+        self.now_nanos().saturating_sub(self.connected_nanos.load(Ordering::Relaxed))
     }
 
     pub(crate) fn begin_nanos(&self) -> u64 {

@@ -165,7 +165,7 @@ impl Thread {
                     } else {
                         *trouble = match outcome {
                             Outcome::Error(error) => error.to_string(),
-                            other => format!("{other:?}"),
+                            _ => "a key was not stored".to_owned(),
                         };
                         share.again.push((asked.command.into(), asked.number));
                     }

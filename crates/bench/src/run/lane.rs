@@ -86,10 +86,15 @@ impl Lane {
         if let Some(recording) = &plan.recording {
             return self.play(&recording.parts[self.share.index as usize], plan.rounds());
         }
-        let command = match plan.group.order {
+        let mut command = match plan.group.order {
             Order::Random => plan.mix.draw(&mut self.random),
             Order::Turn => self.next_in_turn(plan),
         };
+        let key_set = plan.commands[command].key_set;
+        if self.pickers[key_set].is_empty() {
+            let stores = |of: &CommandPlan| of.key_set == key_set && stores(of.command.kind);
+            command = plan.commands.iter().position(stores).unwrap_or(command);
+        }
         let kind = plan.commands[command].command.kind;
         let number = self.draw_key(plan, command, elapsed_nanos);
         Some(Request { command, kind, number, value_bytes: None, cas: 0, ttl_secs: None })

@@ -48,6 +48,8 @@ pub(crate) struct Witness {
     pub(crate) generation: u32,
     /// What it stores or touches expires after this. 0: never.
     pub(crate) ttl_secs: u32,
+    /// An acknowledged store of this run came before it. A value of a key without one may be an earlier run's.
+    pub(crate) is_stored: bool,
     /// Whether the value and the expiry are checked.
     pub(crate) checks_value: bool,
     pub(crate) checks_expiry: bool,
@@ -88,7 +90,8 @@ impl Ledger {
         let floor = entry.floor.load(Ordering::Acquire);
         let writes = entry.writes.load(Ordering::Acquire);
         let is_settled = writes & IN_FLIGHT_MAX == 0;
-        Witness { floor, started: last_started(writes), is_settled, ..Witness::default() }
+        let started = last_started(writes);
+        Witness { floor, started, is_stored: floor > 0, is_settled, ..Witness::default() }
     }
 
     /// Before a store, a delete or a touch is sent, or the first of its copies. `absents`: after it the key may be
@@ -137,7 +140,8 @@ impl Ledger {
         if ttl_secs > 0 {
             entry.mortal.fetch_max(started, Ordering::AcqRel);
         }
-        Witness { floor, started, version: started, generation, ttl_secs, ..Witness::default() }
+        let is_stored = floor > 0;
+        Witness { floor, started, is_stored, version: started, generation, ttl_secs, ..Witness::default() }
     }
 
     /// The answer to what [`Ledger::begin`] announced has come. One whose answer never comes is not told of.

@@ -47,8 +47,8 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
-/// memaslap's: the keys of the part that were stored last. It is empty at first, so that nothing is asked for that was
-/// never stored, unless it is the whole part, which then was stored before. The part is a ring.
+/// memaslap's: the keys of the part that were stored last. It is empty at first, unless it is the whole part, which
+/// then was stored before. The part is a ring.
 #[derive(Clone, Debug)]
 struct Window {
     part: Part,
@@ -127,6 +127,14 @@ impl Picker {
             }
             Rule::Window(window) => window.next(random, stores),
         }
+    }
+}
+
+impl Picker {
+    /// A window in which nothing has been stored yet: whatever a get asked for, nobody has stored.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.rule, Rule::Window(Window { stored: 0, .. }))
     }
 }
 

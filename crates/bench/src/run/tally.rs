@@ -29,12 +29,13 @@ impl ThreadTally {
         }
     }
 
-    /// Begins anew, but for what failed: that counts whenever it was.
+    /// Begins anew, but for what failed or had to be repeated: that counts whenever it was.
     pub(crate) fn keep_failures(&mut self) {
         let mut all = Tally::default();
         self.drain_into(&mut all);
         self.rest.failures = all.failures;
         self.rest.examples = all.examples;
+        self.rest.connect_retries = all.connect_retries;
     }
 
     /// Adds what is counted here to `tally`, and begins anew, keeping its memory.

@@ -1,6 +1,7 @@
 //! A load thread: one epoll loop, its own lanes and sockets, its own tally. [`dispatch`] says who asks next; what fails
 //! and how it ends is in [`upkeep`](super::upkeep).
 
+mod connect;
 mod dispatch;
 mod group;
 mod periods;
@@ -11,10 +12,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use fastrand::Rng;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::RunError;
 use super::answer::Answering;
 use super::ask::Scratch;
 use super::control::{Control, Order, Report, Reports};
@@ -152,16 +152,6 @@ impl Thread {
         }
     }
 
-    fn connect(&mut self) -> Result<(), RunError> {
-        for id in 0..self.sockets.len() {
-            self.open(id).map_err(|error| {
-                let address = self.address(id).into();
-                RunError::Server { address, reason: error.to_string() }
-            })?;
-        }
-        Ok(())
-    }
-
     /// Asks until the end, and waits for the answers. CPU seconds since counting began.
     fn load(&mut self) -> io::Result<f64> {
         // Timers are to be exact: a schedule lives on them.
@@ -201,8 +191,8 @@ impl Thread {
                 tv_nsec: (timeout % 1_000_000_000) as i64,
             };
             events.clear();
-            match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            match self.wait(&mut events, timeout) {
+                Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             for event in &events {
@@ -211,6 +201,16 @@ impl Thread {
         }
         self.send_period(self.periods.count + 1);
         Ok(thread_cpu_secs() - cpu_at_begin)
+    }
+
+    /// Waits for events. `epoll_wait` rounds up to milliseconds, and would send what is due that much too late.
+    fn wait(&self, events: &mut Vec<epoll::Event>, timeout: Timespec) -> rustix::io::Result<()> {
+        let mut rest = timeout;
+        if self.groups.iter().any(|group| group.schedule.is_some()) {
+            poll(&mut [PollFd::new(&self.poll, PollFlags::IN)], Some(&timeout))?;
+            rest = Timespec { tv_sec: 0, tv_nsec: 0 };
+        }
+        epoll::wait(&self.poll, rustix::buffer::spare_capacity(events), Some(&rest)).map(drop)
     }
 
     /// Nothing is left to be asked.

@@ -30,7 +30,7 @@ impl Judge<'_> {
         value: &Value<'_>,
         tally: &mut ThreadTally,
     ) {
-        if witness.checks_value {
+        if witness.checks_value && witness.is_stored {
             tally.rest.verified += 1;
             let checked = if values.contents.is_number() {
                 check_number(value.bytes).map_err(|why| (Failure::WrongValue, why))

@@ -4,9 +4,10 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Gauge, Paragraph, Row, Sparkline, Table, Wrap};
+use ratatui::widgets::{Block, Gauge, Paragraph, Row, Table, Wrap};
 
 use super::state::State;
+use super::trend;
 use crate::outcome::{CommandTally, Period};
 use crate::report::units::{count, latency, network, percent, short};
 use crate::report::words;
@@ -62,17 +63,10 @@ fn draw_lines(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let now = |history: &[u64], unit: fn(f64) -> String| {
         history.last().map_or_else(String::new, |&value| unit(value as f64))
     };
-    let rate = format!(" {} requests a second ", now(&state.rates, short));
-    sparkline(frame, left, rate, &state.rates, Color::Green);
-    let p99 = format!(" p99 {} ", now(&state.p99s, latency));
-    sparkline(frame, right, p99, &state.p99s, Color::Yellow);
-}
-
-fn sparkline(frame: &mut Frame<'_>, area: Rect, title: String, history: &[u64], colour: Color) {
-    let room = usize::from(area.width.saturating_sub(2));
-    let shown = &history[history.len().saturating_sub(room)..];
-    let block = Block::bordered().title(Line::from(title).bold());
-    frame.render_widget(Sparkline::default().block(block).data(shown).style(Style::new().fg(colour)), area);
+    let rate = format!("{} requests a second", now(&state.rates, short));
+    trend::draw(frame, left, &rate, &state.rates, short, Color::Green);
+    let p99 = format!("p99 {}", now(&state.p99s, latency));
+    trend::draw(frame, right, &p99, &state.p99s, latency, Color::Yellow);
 }
 
 fn draw_commands(frame: &mut Frame<'_>, area: Rect, state: &State) {
@@ -169,7 +163,8 @@ fn draw_examples(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let counts = [
         (total.reconnects, "connections opened again"),
         (total.datagrams_lost, "datagrams without an answer"),
-        (total.sent_late, "requests sent late"),
+        (total.sent_late, "requests sent late, as no connection was free"),
+        (total.client_late, "requests sent late by the load itself"),
     ];
     let counts = counts.into_iter().filter(|&(number, _)| number > 0);
     text.extend(counts.map(|(number, what)| Line::from(format!("{} {what}", count(number))).yellow()));

@@ -3,6 +3,7 @@
 mod server;
 mod wire;
 
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 
 use larder_bench::RunError;
@@ -86,6 +87,36 @@ fn assert_caught_in_a_crowd(fault: Fault, kind: Failure) {
             assert_eq!(caught, committed, "{fault:?}, {dialect}");
         }
     }
+}
+
+/// Its queue of new connections is full at first, as when many come at once.
+#[test]
+fn connections_wait_for_a_server_that_takes_its_time() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    rustix::net::listen(&listener, 1).unwrap();
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
+                    stream.write_all(b"END\r\n").unwrap();
+                }
+            });
+        }
+    });
+    let outcome = run_toml(
+        &address,
+        "until.requests = 10
+        truth.timeout_secs = 60.0
+        [[group]]
+        connections = 10
+        command = [{ kind = \"get\" }]",
+    );
+    assert_only(&outcome, &[], "connected");
+    assert_eq!(outcome.total.all().requests, 10);
 }
 
 #[test]

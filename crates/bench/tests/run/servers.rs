@@ -22,6 +22,67 @@ fn assert_right(outcome: &Outcome) {
     assert!(!outcome.total.has_failed(), "{:?} {:?}", outcome.total.failures, outcome.total.examples);
 }
 
+/// What an earlier run has left says nothing of the server.
+#[test]
+fn the_same_run_twice_has_the_same_verdict() {
+    let window = "popularity = { spread = \"window\", keys = 50, overwrite = 0.1 }";
+    each_server(&[], |server| {
+        let [of_window, of_any] = [("window", window), ("any", "")].map(|(prefix, popularity)| {
+            [1, 2, 3].map(|seed| {
+                let outcome = run_toml(
+                    &server.address().to_string(),
+                    &format!(
+                        "seed = {seed}
+                        until.requests = 1000
+                        truth = {{ verify = 1.0, misses_fail = true }}
+                        [[group]]
+                        connections = 4
+                        keys.count = 400
+                        keys.prefix = \"{prefix}\"
+                        {}
+                        values.bytes = [{{ min = 1, max = 300, weight = 1.0 }}]
+                        command = [{{ kind = \"get\", weight = 4.0 }}, {{ kind = \"set\" }}]",
+                        if popularity.is_empty() { String::new() } else { format!("keys.{popularity}") }
+                    ),
+                );
+                assert_right(&outcome);
+                outcome.total
+            })
+        });
+        // Whoever asks a window of its own asks for what it has stored.
+        assert_eq!(of_window[0].all().misses, 0);
+        assert!(of_window.iter().chain(&of_any).all(|total| total.verified > 100));
+    });
+}
+
+/// protocol.txt: beyond 30 days it is a Unix time, so 31 days would be over since 1970.
+#[test]
+fn what_is_to_live_for_more_than_30_days_does() {
+    each_server(&[], |server| {
+        for protocol in ["text", "meta", "binary"] {
+            for (at, changes) in ["set", "touch", "gat"].iter().enumerate() {
+                let outcome = run_toml(
+                    &server.address().to_string(),
+                    &format!(
+                        "until.requests = 3
+                        [[group]]
+                        connections = 1
+                        order = \"turn\"
+                        protocol = \"{protocol}\"
+                        keys = {{ count = 1, first = {at} }}
+                        command = [
+                            {{ kind = \"set\" }},
+                            {{ kind = \"{changes}\", ttl = [{{ secs = 2_678_400, weight = 1.0 }}] }},
+                            {{ kind = \"get\" }},
+                        ]"
+                    ),
+                );
+                assert_eq!(outcome.total.commands[&Kind::Get].hits, 1, "{protocol}, {changes}");
+            }
+        }
+    });
+}
+
 /// Every command that leaves values as they can be verified, on keys that several connections share.
 const MIX: &str = r#"
     [[group.command]]

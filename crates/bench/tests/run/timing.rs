@@ -124,6 +124,22 @@ fn an_open_loop_charges_a_stall_to_every_request_that_it_kept_waiting() {
 }
 
 #[test]
+fn connections_are_not_blamed_while_one_is_free() {
+    let outcome = run_toml(
+        &slow_server(Duration::ZERO, None),
+        "until.secs = 2.0
+        [[group]]
+        connections = 50
+        arrival = { loop = \"open\", rate_per_sec = 10.0 }
+        command = [{ kind = \"get\" }]",
+    );
+    // Fewer requests than connections: one was always free, however late it was used.
+    let (requests, late) = (outcome.total.all().requests, outcome.total.client_late);
+    assert!((1..50).contains(&requests) && late <= requests, "{late} of {requests}");
+    assert_eq!((outcome.total.sent_late, outcome.total.unsent), (0, 0));
+}
+
+#[test]
 fn a_closed_loop_sees_a_stall_once_for_each_request_on_its_way() {
     let stall = (Duration::from_millis(500), Duration::from_secs(3));
     check_each([(1, 1), (10, 1), (2, 4)], |(connections, pipeline)| {

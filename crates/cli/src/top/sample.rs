@@ -36,7 +36,7 @@ pub(super) struct Rates {
     pub server: String,
     pub version: String,
     /// Why it did not answer.
-    pub trouble: Option<String>,
+    pub trouble: Option<Failure>,
     pub gets: f64,
     pub sets: f64,
     pub hits: f64,
@@ -55,6 +55,13 @@ pub(super) struct Rates {
 }
 
 impl Rates {
+    /// Why it did not answer, without its name.
+    pub(super) fn why(&self) -> Option<String> {
+        let message = self.trouble.as_ref()?.message();
+        let why = message.strip_prefix(&self.server).and_then(|why| why.strip_prefix(": "));
+        Some(readable(why.unwrap_or(message).as_bytes()))
+    }
+
     /// 0 to 1; `None`: no gets.
     pub(super) fn hit_ratio(&self) -> Option<f64> {
         let gets = self.hits + self.misses;
@@ -114,11 +121,8 @@ impl Member {
             Some((_, Ok(stats))) => stats.into_iter().collect(),
             Some((_, Err(error))) => {
                 self.before = None;
-                return Rates {
-                    server,
-                    trouble: Some(readable(error.to_string().as_bytes())),
-                    ..Rates::default()
-                };
+                let trouble = Some(Failure::of(&server, &error));
+                return Rates { server, trouble, ..Rates::default() };
             }
             None => return Rates { server, ..Rates::default() },
         };
@@ -230,7 +234,7 @@ mod tests {
         };
         let mut one = server(10.0, 9.0, 1.0, 0.5);
         one.service.get_or_insert_default().add_count(1023, 1);
-        let gone = Rates { trouble: Some("gone".into()), ..server(7.0, 7.0, 7.0, 7.0) };
+        let gone = Rates { trouble: Some(Failure::Unreachable("gone".into())), ..server(7.0, 7.0, 7.0, 7.0) };
         let total = Rates::total(&[one, server(30.0, 1.0, 29.0, 0.2), gone]);
         assert_eq!((total.gets, total.connections, total.answer_micros), (40.0, 6, 0.5));
         assert_eq!((total.hit_ratio(), total.quantile_micros(0.5)), (Some(0.25), Some(1.023)));

@@ -5,11 +5,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use larder_bench::report::units;
+use larder_bench::screen::trend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Stylize as _};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Clear, Paragraph, Sparkline};
+use ratatui::widgets::{Block, Clear, Paragraph};
 use ratatui::{DefaultTerminal, Frame};
 
 use super::hot::HotKeys;
@@ -185,7 +186,7 @@ impl<'t> Screen<'t> {
             columns.iter().map(|column| column.pad(&column.text(server), names)).collect::<String>()
         };
         let total = (self.rates.len() > 1).then(|| Line::from(cells(&Rates::total(&self.rates))).bold());
-        let servers = self.rates.iter().map(|server| match &server.trouble {
+        let servers = self.rates.iter().map(|server| match server.why() {
             Some(why) => {
                 Line::from(format!("{}  {why}", Column::Server.pad(&server.server, names))).fg(Color::Red)
             }
@@ -218,16 +219,16 @@ impl<'t> Screen<'t> {
         let now = |values: &[u64], unit: fn(f64) -> String| {
             values.last().map_or_else(String::new, |&value| unit(value as f64))
         };
-        let title = format!(" gets and sets a second {} ", now(&gets, units::short));
-        sparkline(frame, left, title, &gets, Color::Green);
+        let title = format!("gets and sets a second {}", now(&gets, units::short));
+        trend::draw(frame, left, &title, &gets, units::short, Color::Green);
         let p99s: Vec<u64> = self
             .totals
             .iter()
             .map(|total| total.quantile_micros(0.99).map_or(0, |micros| (micros * 1000.0) as u64))
             .collect();
         if p99s.iter().any(|&nanos| nanos > 0) {
-            let title = format!(" p99 {} ", now(&p99s, units::latency));
-            return sparkline(frame, right, title, &p99s, Color::Yellow);
+            let title = format!("p99 {}", now(&p99s, units::latency));
+            return trend::draw(frame, right, &title, &p99s, units::latency, Color::Yellow);
         }
         // memcached reports no service times.
         let hits: Vec<u64> = self
@@ -235,19 +236,10 @@ impl<'t> Screen<'t> {
             .iter()
             .map(|total| total.hit_ratio().map_or(0, |ratio| (ratio * 1000.0) as u64))
             .collect();
-        let title = format!(" hit ratio {} ", now(&hits, |permille| units::percent(permille / 1000.0)));
-        sparkline(frame, right, title, &hits, Color::Cyan);
+        let percent = |permille: f64| units::percent(permille / 1000.0);
+        let title = format!("hit ratio {}", now(&hits, percent));
+        trend::draw(frame, right, &title, &hits, percent, Color::Cyan);
     }
-}
-
-/// The newest values at the right.
-fn sparkline(frame: &mut Frame<'_>, area: Rect, title: String, values: &[u64], color: Color) {
-    let width = usize::from(area.width.saturating_sub(2));
-    let newest = &values[values.len().saturating_sub(width)..];
-    frame.render_widget(
-        Sparkline::default().data(newest).fg(color).block(Block::bordered().title(title)),
-        area,
-    );
 }
 
 fn draw_help(frame: &mut Frame<'_>) {
@@ -274,7 +266,8 @@ HIT %     share of the looked-up keys that were found
 IN/s OUT/s            bytes a second from and to clients
 MEMORY    used, of the limit (-m)
 P50 P99   service times since the last sample (larderd)
-ANSWER    time that the server took to answer `stats`";
+ANSWER    time that the server took to answer `stats`
+▲         in a chart: a value too high for its scale";
 const HELP_COLUMNS: u16 = 60;
 const HOT_KEYS_MAX: usize = 10;
 const TRENDS_LINES: usize = 5;

@@ -156,7 +156,7 @@ pub(super) fn print(out: &mut dyn Write, rates: &[Rates]) -> io::Result<()> {
     let names = names(rates);
     let mut line = |text: fn(Column, &Rates) -> String, server: &Rates| {
         let cells = Column::ALL.map(|column| column.pad(&text(column, server), names)).concat();
-        let trouble = server.trouble.as_ref().map(|why| format!("  {why}"));
+        let trouble = server.why().map(|why| format!("  {why}"));
         writeln!(out, "{cells}{}", trouble.unwrap_or_default())
     };
     line(|column, _| column.heading().to_owned(), &Rates::default())?;
@@ -171,7 +171,7 @@ pub(super) fn json(rates: &Rates) -> Value {
     json!({
         "server": rates.server,
         "version": rates.version,
-        "trouble": rates.trouble,
+        "trouble": rates.why(),
         "gets_per_sec": rates.gets,
         "sets_per_sec": rates.sets,
         "hit_ratio": rates.hit_ratio(),

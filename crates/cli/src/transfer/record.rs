@@ -43,6 +43,11 @@ impl<W: Write> Writer<W> {
     /// Writes the end of the dump. Returns the number of records.
     pub(crate) fn end(mut self) -> io::Result<u64> {
         writeln!(self.out, "end {}", self.records)?;
+        self.leave_open()
+    }
+
+    /// Leaves a dump to be continued. Returns the number of records.
+    pub(crate) fn leave_open(mut self) -> io::Result<u64> {
         self.out.flush()?;
         Ok(self.records)
     }

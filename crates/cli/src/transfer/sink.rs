@@ -114,10 +114,10 @@ impl Sink {
             .try_for_each(|endpoint| endpoint.send(&mut self.counts, self.receipt.as_mut()))
     }
 
-    /// Ends the recording: all items have been stored.
-    pub(crate) fn finish(mut self) -> Result<Counts, Failure> {
+    /// Sends the rest. `is_all`: there is nothing to continue, so the recording goes.
+    pub(crate) fn finish(mut self, is_all: bool) -> Result<Counts, Failure> {
         self.flush()?;
-        self.receipt.map_or(Ok(()), Receipt::discard)?;
+        self.receipt.filter(|_| is_all).map_or(Ok(()), Receipt::discard)?;
         Ok(self.counts)
     }
 }

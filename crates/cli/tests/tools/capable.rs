@@ -42,6 +42,16 @@ fn memcached_can_what_its_documents_say() {
     }
 }
 
+/// But for what differs, `diff` is silent.
+#[test]
+fn reports_of_two_servers_can_be_compared() {
+    let [one, other] = [(); 2].map(|()| start_memcached(&[]));
+    let report = |server| ["ways", "large"].map(|group| ok(server, &["capable", "--grep", group])).concat();
+    let (one, other) = (report(&one), report(&other));
+    assert!(one.contains("no  1 MiB") && one.contains("SERVER_ERROR object too large for cache"), "{one}");
+    assert_eq!(one, other);
+}
+
 #[test]
 fn options_show() {
     let report =

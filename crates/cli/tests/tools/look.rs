@@ -117,6 +117,73 @@ fn every_server_is_asked() {
     assert!(table.out.lines().last().is_some_and(|line| line.starts_with("TOTAL ")), "{table:?}");
 }
 
+/// On a terminal, where both streams are one.
+fn as_shown(servers: &str, args: &[&str]) -> (i32, String) {
+    let folder = Folder::create();
+    let file = fs::File::create(folder.arg("shown")).expect("the folder is ours");
+    let err = file.try_clone().expect("a descriptor is free");
+    let status = command(servers, args).stdout(file).stderr(err).status().expect("larder runs");
+    let shown = fs::read(folder.arg("shown")).expect("it was written");
+    (status.code().unwrap_or(-1), String::from_utf8_lossy(&shown).into_owned())
+}
+
+#[test]
+fn a_dead_server_hides_no_living_one_wherever_it_stands() {
+    let [a, b] = both();
+    for server in [&a, &b] {
+        ok(server, &["set", "k", "v"]);
+    }
+    let (a, b) = (a.address().to_string(), b.address().to_string());
+    let dead = "127.0.0.1:1";
+    let orders = [format!("{dead},{a},{b}"), format!("{a},{dead},{b}"), format!("{a},{b},{dead}")];
+    let quick: [&[&str]; 6] =
+        [&["ping"], &["version"], &["stat"], &["slab"], &["slab", "--json"], &["dump", "-q"]];
+    // A second each: once is enough.
+    let slow: [&[&str]; 4] =
+        [&["latency"], &["top", "--once"], &["hotkeys", "--secs", "1"], &["watch", "--secs", "1"]];
+    for (at, list) in orders.iter().enumerate() {
+        for args in quick.iter().chain(slow.iter().filter(|_| at == 0)) {
+            let (code, shown) = as_shown(list, args);
+            assert_eq!(code, 69, "{list} {args:?}: {shown}");
+            let error = format!("larder {}: {dead}: cannot connect: ", args[0]);
+            let (told, _) = shown.split_once(&error).unwrap_or_else(|| panic!("{list} {args:?}: {shown}"));
+            match args[0] {
+                // What they found is of all servers together, or comes as it happens.
+                "hotkeys" => assert!(told.contains("look-ups in "), "{list} {args:?}: {shown}"),
+                "watch" => {}
+                "dump" => assert_eq!(told.matches("item k ").count(), 2, "{list}: {shown}"),
+                "stat" => assert_eq!(told.matches("\tpid: ").count(), 2, "{list} {args:?}: {shown}"),
+                _ => assert!(told.contains(&a) && told.contains(&b), "{list} {args:?}: {shown}"),
+            }
+        }
+    }
+    let (code, shown) = as_shown(&format!("{a},{b}"), &["flush", "--prefix", "nobody's:"]);
+    assert_eq!((code, shown.lines().count()), (1, 2), "{shown}");
+}
+
+/// A server that is no site fails with 1, and one that is dead with 69: that is the graver one.
+#[test]
+fn exit_codes_do_not_depend_on_the_order_of_servers() {
+    let server = start_memcached(&[]);
+    ok(&server, &["set", "k", "v"]);
+    let (alive, dead) = (server.address().to_string(), "127.0.0.1:1".to_owned());
+    for list in [format!("{alive},{dead}"), format!("{dead},{alive}")] {
+        let sites = ended(&command(&list, &["sites"]).output().expect("larder runs"));
+        assert_eq!((sites.code, sites.err.lines().count()), (69, 2), "{list}: {sites:?}");
+        let (one, other) = list.split_once(',').expect("two");
+        let status = ["read-only", "status", one, other, "--timeout", "1"];
+        let status = ended(&command("", &status).output().expect("larder runs"));
+        assert_eq!((status.code, status.err.lines().count()), (69, 2), "{list}: {status:?}");
+        // Keys of both servers, of which some are not there.
+        let keys: Vec<String> = (0..32).map(|n| format!("none-{n}")).collect();
+        for tool in ["get", "cat", "exist", "rm"] {
+            let args: Vec<&str> = [tool].into_iter().chain(keys.iter().map(String::as_str)).collect();
+            let told = ended(&command(&list, &args).output().expect("larder runs"));
+            assert_eq!(told.code, 69, "{list} {tool}: {told:?}");
+        }
+    }
+}
+
 #[test]
 fn servers_are_named_once() {
     let [a, b] = both();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_conformance::folder::Folder;
-use larder_conformance::server::{Server, eventually};
+use larder_conformance::server::{Server, eventually, free_port};
 use larder_conformance::sites::link::{Link, Proxy};
 
 use crate::{command, ended, fed, larder, larder_fed, ok, start_larderd, start_memcached};
@@ -211,6 +211,37 @@ fn an_interrupted_dump_goes_on_and_is_whole_in_the_end() {
         let again = larder(&from, &["dump", "--resume", "--file", &file]);
         assert!(again.code == 64 && again.err.contains("complete"), "{again:?}");
     }
+}
+
+#[test]
+fn a_dump_without_one_of_its_servers_goes_on_when_that_is_back() {
+    let port = free_port().to_string();
+    let (alive, to) = (start_memcached(&[]), start_memcached(&[]));
+    ok(&alive, &["set", "here", "1"]);
+    let list = format!("127.0.0.1:{port},{}", alive.address());
+    let folder = Folder::create();
+    let (file, progress) = (folder.arg("dump"), folder.arg("progress"));
+    let address = to.address().to_string();
+    let dump = ["dump", "--file", &file];
+    let moved = ["dump", "--to", &address, "--progress", &progress];
+    let run = |args: &[&str]| ended(&command(&list, args).output().expect("larder runs"));
+
+    let (dumped, sent) = (run(&dump), run(&moved));
+    assert!(dumped.code == 69 && dumped.err.contains("1 item,"), "{dumped:?}");
+    assert!(dumped.err.contains("the dump is not complete: run it again with --resume"), "{dumped:?}");
+    assert!(sent.code == 69 && sent.err.contains("1 stored"), "{sent:?}");
+    assert_eq!(ok(&to, &["get", "here"]), "1\n");
+    let cut = larder(&start_memcached(&[]), &["load", "-q", "--file", &file]);
+    assert!(cut.code == 65 && cut.err.contains("not complete"), "{cut:?}");
+
+    let back = start_memcached(&["-p", &port]);
+    ok(&back, &["set", "there", "2"]);
+    assert_eq!((run(&[&dump[..], &["--resume"]].concat()).code, run(&moved).code), (0, 0));
+    assert_eq!(ok(&to, &["get", "there"]), "2\n");
+    assert!(!fs::exists(&progress).expect("the folder is ours"));
+    let loaded = start_memcached(&[]);
+    ok(&loaded, &["load", "-q", "--file", &file]);
+    assert_eq!(ok(&loaded, &["cat", "here", "there"]), "12");
 }
 
 #[test]

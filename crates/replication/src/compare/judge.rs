@@ -51,6 +51,20 @@ pub enum Finding {
     Disputed,
 }
 
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing differs",
+            Self::TheirsToMend => "this site has the right one",
+            Self::Missed => "this site missed a change",
+            Self::Unreadable => "this site cannot read its own",
+            Self::Lost => "this site cannot read its own, and the peer's may be older",
+            Self::Altered => "the contents differ, and the peer made the value",
+            Self::Disputed => "nobody can tell which is right",
+        })
+    }
+}
+
 impl Finding {
     /// True if the state is to be asked for.
     pub fn is_mended(self) -> bool {

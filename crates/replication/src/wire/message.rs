@@ -162,6 +162,17 @@ pub enum CopyReason {
     Silent,
 }
 
+impl std::fmt::Display for CopyReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::OtherIncarnation => "it has not followed this log before",
+            Self::TooFarBehind => "the log does not reach back so far",
+            Self::Restored => "it was restored from a backup",
+            Self::Silent => "it was silent for too long",
+        })
+    }
+}
+
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

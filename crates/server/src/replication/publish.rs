@@ -148,7 +148,7 @@ impl Served<'_> {
                 let confirmed = self.confirmed.get(&puller).copied().unwrap_or_default();
                 let asked = Subscription { site: puller, cursor, confirmed };
                 let admission = admit(&site.members(), asked, extent, &lineage);
-                tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission:?}");
+                tracing::info!(site = puller, sequence = cursor.sequence, "a site pulls: {admission}");
                 publisher.admit(admission);
             }
             PublisherAction::ReadLog { after, bytes_max } => match self.read_log(after, bytes_max) {

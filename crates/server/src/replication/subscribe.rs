@@ -208,7 +208,7 @@ impl Pull<'_, '_, '_> {
                 }
             }
             SubscriberAction::CopyNeeded(reason) => {
-                tracing::info!(address, site = self.peer, "a copy of the peer is needed: {reason:?}");
+                tracing::info!(address, site = self.peer, "a copy of the peer is needed: {reason}");
                 if reason == CopyReason::Silent {
                     site.members().count_anew(site.now().micros);
                 }

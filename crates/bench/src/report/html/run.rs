@@ -203,7 +203,10 @@ fn failures(periods: &[Period], total: &Tally) -> Option<Chart> {
     let line = |&kind: &Failure| {
         let number =
             move |period: &Period| period.tally.failures.get(&kind).copied().unwrap_or_default() as f64;
-        Series::new(words::failure(kind), periods.iter().map(move |period| (middle(period), number(period))))
+        Series::new(
+            words::failure(kind, 0),
+            periods.iter().map(move |period| (middle(period), number(period))),
+        )
     };
     (!kinds.is_empty()).then(|| Chart {
         title: "Failures in each period".into(),

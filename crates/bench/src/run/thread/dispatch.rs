@@ -35,18 +35,24 @@ impl Thread {
                     break;
                 }
                 let Some(lane) = group.ready.pop_front() else { break };
+                let ready_nanos = group.ready_nanos;
                 let due = if group.is_open { due } else { now };
                 self.lanes[lane].is_queued = false;
                 if !self.ask(lane, due, now) {
                     continue;
                 }
-                if now - due > LATE_NANOS && due >= self.periods.begin_nanos {
-                    self.tally.rest.sent_late += 1;
+                if due >= self.periods.begin_nanos {
+                    // Until a connection was free nobody could send it; from then on this thread could.
+                    if ready_nanos > due + LATE_NANOS {
+                        self.tally.rest.sent_late += 1;
+                    } else if now > due + LATE_NANOS {
+                        self.tally.rest.client_late += 1;
+                    }
                 }
                 if let Some(schedule) = &mut self.groups[at].schedule {
                     schedule.take();
                 }
-                self.queue(lane);
+                self.queue(lane, ready_nanos);
             }
         }
         self.flush_dirty();
@@ -58,7 +64,7 @@ impl Thread {
         let now = self.control.now_nanos();
         if self.groups[self.lanes[id].group].schedule.is_some() {
             while !self.lanes[id].follow_ups.is_empty() && self.ask(id, now, now) {}
-            self.queue(id);
+            self.queue(id, now);
         } else {
             // A whole batch at a time, as soon as the last one is answered: topped up one by one, batches would wear
             // down to single requests, and cost a system call each.
@@ -76,13 +82,13 @@ impl Thread {
     /// Lets a lane ask that waits for no answer.
     pub(crate) fn wake(&mut self, id: usize) {
         if self.lanes[id].in_flight == 0 || self.groups[self.lanes[id].group].schedule.is_some() {
-            self.queue(id);
+            self.queue(id, self.control.now_nanos());
         }
     }
 
-    /// Puts a lane that has room among those that may ask.
+    /// Puts a lane that has had room since `nanos` among those that may ask.
     #[inline]
-    fn queue(&mut self, id: usize) {
+    fn queue(&mut self, id: usize, nanos: u64) {
         let lane = &mut self.lanes[id];
         let group = &mut self.groups[lane.group];
         let has_room = lane.in_flight < self.plan.groups[lane.group].group.pipeline;
@@ -90,7 +96,13 @@ impl Thread {
             return;
         }
         lane.is_queued = true;
-        if group.schedule.is_some() { group.ready.push_back(id) } else { self.eager.push(id) }
+        if group.schedule.is_none() {
+            return self.eager.push(id);
+        }
+        if group.ready.is_empty() {
+            group.ready_nanos = nanos;
+        }
+        group.ready.push_back(id);
     }
 
     /// A lane asks one request. `false`: it has none, or cannot send it now.

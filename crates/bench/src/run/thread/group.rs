@@ -12,6 +12,8 @@ pub(crate) struct GroupState {
     pub(crate) schedule: Option<Schedule>,
     /// With a schedule: lanes that have room, in the order in which they got it.
     pub(super) ready: VecDeque<usize>,
+    /// Since when there has always been one of these, on the clock of the run.
+    pub(super) ready_nanos: u64,
     /// Requests that may be asked without claiming more.
     pub(super) claimed: u64,
     pub(crate) is_open: bool,
@@ -22,6 +24,7 @@ impl GroupState {
         Self {
             schedule: None,
             ready: VecDeque::new(),
+            ready_nanos: 0,
             claimed: 0,
             is_open: matches!(arrival, Arrival::Open { .. }),
         }

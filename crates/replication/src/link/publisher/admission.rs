@@ -15,6 +15,17 @@ pub enum Admission {
     Refused(Refusal),
 }
 
+impl std::fmt::Display for Admission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Log => f.write_str("from where it was"),
+            Self::Copy(reason) => write!(f, "after a copy, since {reason}"),
+            // The end of the connection says why.
+            Self::Refused(_) => f.write_str("it is refused"),
+        }
+    }
+}
+
 /// What there is of the own log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogExtent {

@@ -211,7 +211,7 @@ impl<'s> Comparer<'s> {
         let key = listed.key.escape_ascii().to_string();
         let (site, version) = (peer, listed.version);
         if is_mended {
-            tracing::warn!(key, site, version, "the peer's item differs and is taken: {finding:?}");
+            tracing::warn!(key, site, version, "the peer's item differs and is taken: {finding}");
         } else {
             tracing::error!(
                 key,
