@@ -91,7 +91,7 @@ struct Readme;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// The programs of the page are tested.
+/// The crate's own page.
 #[cfg(all(doctest, feature = "postcard"))]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct CrateReadme;
