@@ -17,3 +17,4 @@ pub mod sandbox;
 pub mod settings;
 pub mod signals;
 pub mod systemd;
+pub(crate) mod watched_files;
