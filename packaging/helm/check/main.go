@@ -1,7 +1,7 @@
 // Checks a Helm chart without a cluster: lints it as `helm lint --strict` does, renders it with its default values and
 // with each file of its folder `ci`, reads what comes out as Kubernetes' own types, in which a field that there is not
-// is an error, and lets larderd read the options that it would be started with. The chart's alerts must be those of
-// RULES.
+// is an error, and lets larderd read the options that it would be started with, and the policies of its namespaces. The
+// chart's alerts must be those of RULES.
 //
 //	check CHART LARDERD RULES
 package main
@@ -138,6 +138,10 @@ func checkWith(folder, larderd, rules string, values chartutil.Values) (int, err
 			switch object := object.(type) {
 			case *appsv1.StatefulSet:
 				if err := checkServers(object, larderd); err != nil {
+					return 0, fmt.Errorf("%s: %w", name, err)
+				}
+			case *corev1.ConfigMap:
+				if err := checkPolicies(object, larderd); err != nil {
 					return 0, fmt.Errorf("%s: %w", name, err)
 				}
 			case *batchv1.CronJob:
