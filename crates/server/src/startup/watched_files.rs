@@ -1,5 +1,5 @@
-//! The files that SIGHUP reads again, looked at now and then (`--reload-secs`): what renews them may not be able to send
-//! a signal.
+//! The files that SIGHUP reads again, looked at now and then (`--reload-secs`): what renews them may not be able to
+//! send a signal.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
