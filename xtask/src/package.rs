@@ -155,6 +155,12 @@ impl Content {
         ] {
             tree.copy(&self.parts.file(shell), to("share").join(path), 0o644)?;
         }
+        for file in ["prometheus/larder.rules.yml", "grafana/larder.json"] {
+            tree.copy(&shell::root().join("packaging").join(file), to("share/larder").join(file), 0o644)?;
+        }
+        for page in documents()? {
+            tree.copy(&shell::root().join(&page), to("share/doc/larder").join(&page), 0o644)?;
+        }
         tree.copy(
             &self.parts.file("third-party-licences.gz"),
             to("share/doc/larder/third-party-licences.gz"),
@@ -175,6 +181,24 @@ impl Content {
         tree.copy(&options, "etc/default/larderd", 0o644)
     }
 }
+
+/// The pages for those who run it, and what they show, as paths below the root.
+fn documents() -> Result<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = vec!["README.md".into(), "SECURITY.md".into()];
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(shell::root().join(&folder))? {
+            let entry = entry?;
+            let found = if entry.file_type()?.is_dir() { &mut folders } else { &mut files };
+            found.push(folder.join(entry.file_name()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Where larder is at home.
+pub(crate) const HOMEPAGE: &str = env!("CARGO_PKG_HOMEPAGE");
 
 /// A folder with files that are the same in every kind of package: stripped programs, and what they print.
 struct Parts(PathBuf);

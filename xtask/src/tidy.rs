@@ -3,6 +3,7 @@
 mod architecture;
 mod documents;
 mod lines;
+mod manifests;
 mod messages;
 mod names;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     check_paths(&files, &mut wrong);
     lines::check_dumps(&files, &mut wrong);
     lines::check_width(&files, &mut wrong);
+    manifests::check_manifests(&files, &mut wrong);
     names::check_names(&files, &mut wrong);
     documents::check_links(&files, &mut wrong);
     documents::check_figures(&files, &mut wrong);

@@ -90,3 +90,8 @@ struct Readme;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
+
+/// The crate's own page.
+#[cfg(all(doctest, feature = "postcard"))]
+#[doc = include_str!("../README.md")]
+struct CrateReadme;

@@ -126,8 +126,12 @@ impl Core {
         }
     }
 
-    /// How many servers have a copy of an item besides the first: each server has one at most.
+    /// How many servers have a copy of an item besides the first: each server has one at most. The text protocol has no
+    /// copies.
     fn replicas(&self, options: &Options) -> usize {
+        if !options.binary {
+            return 0;
+        }
         (options.replicas as usize).min(self.instances.len().saturating_sub(1))
     }
 

@@ -16,6 +16,7 @@ use crate::observe::watch::Watchers;
 use crate::shared::Shared;
 use crate::startup::signals::{Request, Signals};
 use crate::startup::systemd::Supervisor;
+use crate::startup::watched_files::WatchedFiles;
 
 /// How the server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,7 @@ pub fn run(
     let mut maintained_secs = 0;
     let mut crawl = Crawl::default();
     let mut watchers = Watchers::new(shared);
+    let mut watched_files = WatchedFiles::new(shared);
     let mut limit_bytes = shared.namespaces.memory_limit();
     loop {
         let mut watched =
@@ -68,13 +70,7 @@ pub fn run(
             match asked {
                 Request::Stop(signal) => return Ok(stopping(Stop::Now, signal, supervisor)),
                 Request::StopGracefully(signal) => return Ok(stopping(Stop::Gracefully, signal, supervisor)),
-                Request::Reload => {
-                    supervisor.reloading();
-                    reload(shared);
-                    // To read policies, and to pass on what lower quotas leave them no room for.
-                    pool.wake_all();
-                    supervisor.reloaded();
-                }
+                Request::Reload => reload(shared, pool, supervisor),
             }
         }
         if let Some(stop) = shared.requested_shutdown() {
@@ -91,6 +87,9 @@ pub fn run(
             maintained_secs = now_secs;
             shared.observe_wall();
             maintain(shared, &mut handles);
+            if watched_files.as_mut().is_some_and(|files| files.have_changed(now_secs)) {
+                reload(shared, pool, supervisor);
+            }
             if now_secs.is_multiple_of(FADE_SECS) {
                 shared.measures.fade();
             }
@@ -109,7 +108,8 @@ fn stopping(stop: Stop, reason: &str, supervisor: &Supervisor) -> Stop {
 }
 
 /// Reads the files again that may change while the server runs.
-fn reload(shared: &Shared) {
+fn reload(shared: &Shared, pool: &WorkerPool, supervisor: &Supervisor) {
+    supervisor.reloading();
     if let Some(authenticator) = &shared.authenticator {
         authenticator.reload();
     }
@@ -124,6 +124,9 @@ fn reload(shared: &Shared) {
         site.reload_peers();
     }
     shared.namespaces.reload(&shared.settings, shared.persistence.as_ref());
+    // To read policies, and to pass on what lower quotas leave them no room for.
+    pool.wake_all();
+    supervisor.reloaded();
 }
 
 /// Runs background work of the cache, in bounded steps, so that a signal does not wait long.

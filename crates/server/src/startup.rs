@@ -19,3 +19,4 @@ pub mod sandbox;
 pub mod settings;
 pub mod signals;
 pub mod systemd;
+pub(crate) mod watched_files;

@@ -1,7 +1,7 @@
 // Checks a Helm chart without a cluster: lints it as `helm lint --strict` does, renders it with its default values and
 // with each file of its folder `ci`, reads what comes out as Kubernetes' own types, in which a field that there is not
-// is an error, and lets larderd read the options that it would be started with. The chart's alerts must be those of
-// RULES.
+// is an error, and lets larderd read the options that it would be started with, and the policies of its namespaces. The
+// chart's alerts must be those of RULES.
 //
 //	check CHART LARDERD RULES
 package main
@@ -22,6 +22,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
@@ -79,6 +80,26 @@ var impossible = []chartutil.Values{
 	{"service": map[string]any{"port": 80}},
 	{"metrics": map[string]any{"prometheusRule": map[string]any{"enabled": "yes"}}},
 	{"metrics": map[string]any{"serviceMonitor": map[string]any{"every": "30s"}}},
+	{"store": map[string]any{"backups": map[string]any{"tokenSecretName": "token"}}},
+	{"store": map[string]any{"enabled": true, "backups": map[string]any{"schedule": "30 3 * * *"}}},
+	{"sites": map[string]any{"enabled": true, "tokenSecretName": "token"}},
+	site(chartutil.Values{"replicaCount": 2}),
+	site(chartutil.Values{"store": map[string]any{"enabled": false}}),
+	site(chartutil.Values{"tls": map[string]any{"enabled": false}}),
+	site(chartutil.Values{"sites": map[string]any{"tokenSecretName": ""}}),
+	site(chartutil.Values{"sites": map[string]any{"number": 256}}),
+	site(chartutil.Values{"sites": map[string]any{"peers": map[string]any{"b": "b.example:11311"}}}),
+	{"reloadSecs": -1},
+	{"extraVolumes": map[string]any{}},
+}
+
+// A site with other values.
+func site(values chartutil.Values) chartutil.Values {
+	return chartutil.CoalesceTables(values, chartutil.Values{
+		"store": map[string]any{"enabled": true},
+		"tls":   map[string]any{"enabled": true, "secretName": "tls"},
+		"sites": map[string]any{"enabled": true, "tokenSecretName": "token"},
+	})
 }
 
 // How many objects come of these values.
@@ -119,8 +140,24 @@ func checkWith(folder, larderd, rules string, values chartutil.Values) (int, err
 				if err := checkServers(object, larderd); err != nil {
 					return 0, fmt.Errorf("%s: %w", name, err)
 				}
+			case *corev1.ConfigMap:
+				if err := checkPolicies(object, larderd); err != nil {
+					return 0, fmt.Errorf("%s: %w", name, err)
+				}
+			case *batchv1.CronJob:
+				pod := object.Spec.JobTemplate.Spec.Template
+				if err := checkVolumes(pod.Spec, nil); err != nil {
+					return 0, fmt.Errorf("%s: %w", name, err)
+				}
+				script := exec.Command("sh", "-n", "-c", pod.Spec.Containers[0].Args[0])
+				if said, err := script.CombinedOutput(); err != nil {
+					return 0, fmt.Errorf("%s: %s", name, said)
+				}
 			case *corev1.Service:
-				monitoring.service = object
+				// Another one may be for sites alone.
+				if object.Spec.ClusterIP == corev1.ClusterIPNone {
+					monitoring.service = object
+				}
 			}
 			objects++
 		}
@@ -169,15 +206,35 @@ func checkServers(set *appsv1.StatefulSet, larderd string) error {
 			return fmt.Errorf("a cache of %v does not fit into %v", cache.String(), limit)
 		}
 	}
+	for _, arg := range container.Args {
+		for _, word := range strings.FieldsFunc(arg, func(r rune) bool { return r == '=' || r == ',' }) {
+			isBelow := func(mount corev1.VolumeMount) bool { return strings.HasPrefix(word, mount.MountPath+"/") }
+			if strings.HasPrefix(word, "/") && !slices.ContainsFunc(container.VolumeMounts, isBelow) {
+				return fmt.Errorf("%s is in no volume", word)
+			}
+		}
+	}
+	return checkVolumes(pod.Spec, set.Spec.VolumeClaimTemplates)
+}
+
+// All volumes are mounted, and all mounts are of volumes.
+func checkVolumes(pod corev1.PodSpec, claims []corev1.PersistentVolumeClaim) error {
 	mounted := map[string]bool{}
-	for _, mount := range container.VolumeMounts {
+	for _, mount := range pod.Containers[0].VolumeMounts {
 		mounted[mount.Name] = true
 	}
-	for _, volume := range pod.Spec.Volumes {
-		if !mounted[volume.Name] {
-			return fmt.Errorf("the volume %s is mounted nowhere", volume.Name)
+	volumes := []string{}
+	for _, volume := range pod.Volumes {
+		volumes = append(volumes, volume.Name)
+	}
+	for _, claim := range claims {
+		volumes = append(volumes, claim.Name)
+	}
+	for _, volume := range volumes {
+		if !mounted[volume] {
+			return fmt.Errorf("the volume %s is mounted nowhere", volume)
 		}
-		delete(mounted, volume.Name)
+		delete(mounted, volume)
 	}
 	if len(mounted) > 0 {
 		return fmt.Errorf("mounts without volumes: %v", mounted)

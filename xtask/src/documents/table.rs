@@ -46,6 +46,7 @@ pub(super) const BEFORE: &[(&str, &str)] = &[
 /// that does.
 pub(super) const FILES: &[(&str, &str, &str)] = &[
     ("README.md", "rust", "cargo test --package larder-engine --doc"),
+    ("crates/engine/README.md", "rust", "cargo test --package larder-engine --doc"),
     ("crates/client/README.md", "rust,no_run", "cargo test --package larder-client --doc"),
     ("README.md", "python", "$ python3 block | diff - <(sed -n 's/.*) *# //p' block)"),
     ("docs/admin.md", "yaml", "$ cp /job/larder.rules.yml . && /job/promtool check config block"),

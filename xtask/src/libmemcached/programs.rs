@@ -19,10 +19,11 @@ pub(super) struct Program {
     pub(super) place: Place,
 }
 
-pub(super) const PROGRAMS: [Program; 18] = [
+pub(super) const PROGRAMS: [Program; 19] = [
     // Those that wait come first.
     Program { name: "values", place: Place::Servers(3) },
     Program { name: "away", place: Place::Servers(3) },
+    Program { name: "ejection", place: Place::Servers(2) },
     Program { name: "faults", place: Place::Alone },
     Program { name: "storage", place: Place::Servers(3) },
     Program { name: "retrieval", place: Place::Servers(1) },

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use larder_conformance::Result;
 
-use super::{Content, compress, tree::Tree};
+use super::{Content, HOMEPAGE, compress, tree::Tree};
 use crate::shell;
 
 /// Makes `larder` and `larder-memcached`, `liblarder-memcached` and `liblarder-memcached-dev`.
@@ -55,10 +55,9 @@ impl<'a> Source<'a> {
     fn write(content: &'a Content) -> Result<Self> {
         let source = Self { content, folder: content.staging.join("deb-source") };
         fs::create_dir_all(source.folder.join("debian"))?;
-        for file in ["control", "copyright"] {
-            fs::copy(packaging().join(file), source.debian(file))?;
-        }
-        let control = fs::read_to_string(packaging().join("control"))?;
+        fs::copy(packaging().join("copyright"), source.debian("copyright"))?;
+        let control = fs::read_to_string(packaging().join("control"))?.replace("@HOMEPAGE@", HOMEPAGE);
+        fs::write(source.debian("control"), &control)?;
         let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: "));
         let maintainer = maintainer.ok_or("no Maintainer in packaging/debian/control")?;
         let date = shell::output(content.tool("date").args([

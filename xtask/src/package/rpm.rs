@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use larder_conformance::Result;
 
-use super::{Content, tree::Tree};
+use super::{Content, HOMEPAGE, tree::Tree};
 use crate::shell;
 
 /// Makes `larder` and `larder-memcached`, for the reason given for Debian.
@@ -30,6 +30,7 @@ pub(super) fn make(content: &Content) -> Result<(PathBuf, PathBuf)> {
         ("_binary_payload", format!("w{}.xzdio", content.level)),
         ("upstream_version", content.version.clone()),
         ("memcached_version", content.memcached_version.clone()),
+        ("homepage", HOMEPAGE.to_owned()),
         ("staged_files", tree.path().display().to_string()),
     ] {
         build.arg("--define").arg(format!("{name} {value}"));

@@ -39,7 +39,9 @@ pub(super) fn test() -> Result<()> {
         }
     }
 
-    let own = [&COMMON[..], &DEBIAN].concat();
+    let documents = documents()?;
+    let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+    let own = [&COMMON[..], &DEBIAN, &documents].concat();
     compare("larder.deb", &listed("dpkg-deb", &["--contents"], &packages.deb)?, "./", &own)?;
     let link = "lrwxrwxrwx usr/share/doc/larder-memcached -> larder";
     let own = [&MEMCACHED[..], &[link]].concat();
@@ -49,7 +51,7 @@ pub(super) fn test() -> Result<()> {
         "./",
         &own,
     )?;
-    let own = [&COMMON[..], &RPM].concat();
+    let own = [&COMMON[..], &RPM, &documents].concat();
     compare("larder.rpm", &listed("rpm", &["-qlvp"], &packages.rpm)?, "/", &own)?;
     compare("larder-memcached.rpm", &listed("rpm", &["-qlvp"], &packages.rpm_memcached)?, "/", &MEMCACHED)?;
     // The archive is for /usr/local, and has no /etc.
@@ -60,12 +62,21 @@ pub(super) fn test() -> Result<()> {
     compare("the archive", &listed("tar", &["-tvzf"], &packages.archive)?, &name, &own)?;
 
     lintian(&packages)?;
+    described(&packages)?;
     rpm(&packages, &version)?;
     archive(&packages.archive, &name)?;
     life(&packages)?;
     beside_memcached(&packages)?;
     user_who_logs_in(&packages)?;
     c_library::test(&packages)
+}
+
+/// What stands in the folder of documents besides what the formats ask for: pages and what they show.
+fn documents() -> Result<Vec<String>> {
+    let mut list = Command::new("git");
+    list.args(["ls-files", "README.md", "SECURITY.md", "docs"]).current_dir(shell::root());
+    let list = shell::output(&mut list)?;
+    Ok(list.lines().map(|page| format!("-rw-r--r-- usr/share/doc/larder/{page}")).collect())
 }
 
 pub(super) fn listed(program: &str, args: &[&str], package: &Path) -> Result<String> {
@@ -113,6 +124,20 @@ fn lintian(packages: &Packages) -> Result<()> {
 /// memcached.service leads to a file of another package.
 const ACCEPTED: [&str; 2] = ["initial-upload-closes-no-bugs", "service-file-is-not-a-file"];
 
+/// Who looks at a package finds where it is from, and what it is among.
+fn described(packages: &Packages) -> Result<()> {
+    for package in packages.debs() {
+        let fields = shell::output(
+            Command::new("dpkg-deb").arg("--field").arg(package).args(["Homepage", "Section"]),
+        )?;
+        let homepage = format!("Homepage: {}\n", package::HOMEPAGE);
+        if !fields.contains(&homepage) || !fields.contains("Section: ") {
+            return Err(format!("{}: {fields}", package.display()).into());
+        }
+    }
+    Ok(())
+}
+
 fn rpm(packages: &Packages, version: &str) -> Result<()> {
     shell::output(
         Command::new("rpm").args(["-K", "--nosignature"]).args([&packages.rpm, &packages.rpm_memcached]),
@@ -121,6 +146,8 @@ fn rpm(packages: &Packages, version: &str) -> Result<()> {
         |what: &str, package: &Path| shell::output(Command::new("rpm").args(["-qp", what]).arg(package));
     for (what, package, expected) in [
         ("--requires", &packages.rpm, "libc.so.6".to_owned()),
+        ("--info", &packages.rpm, format!("URL         : {}", package::HOMEPAGE)),
+        ("--info", &packages.rpm, "Group       : System Environment/Daemons".to_owned()),
         ("--configfiles", &packages.rpm, "/etc/default/larderd".to_owned()),
         ("--requires", &packages.rpm_memcached, format!("larder = {version}-1")),
         ("--conflicts", &packages.rpm_memcached, "memcached".to_owned()),
@@ -310,7 +337,7 @@ const FAST: u8 = 0;
 const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/larderd.service";
 const DEFAULT: &str = "etc/default/larderd";
 
-const COMMON: [&str; 12] = [
+const COMMON: [&str; 14] = [
     "-rw-r--r-- etc/default/larderd",
     "-rwxr-xr-x usr/bin/larder",
     "-rwxr-xr-x usr/bin/larderd",
@@ -323,6 +350,8 @@ const COMMON: [&str; 12] = [
     "-rw-r--r-- usr/share/man/man1/larder-TOOL.1.gz",
     "-rw-r--r-- usr/share/man/man1/larder.1.gz",
     "-rw-r--r-- usr/share/man/man1/larderd.1.gz",
+    "-rw-r--r-- usr/share/larder/grafana/larder.json",
+    "-rw-r--r-- usr/share/larder/prometheus/larder.rules.yml",
 ];
 
 const DEBIAN: [&str; 4] = [

@@ -146,7 +146,8 @@ impl Core {
         result
     }
 
-    /// Closes all connections. What is buffered is sent before, and then read by the servers.
+    /// Closes all connections. What is buffered is sent before, and then read by the servers. What failed before stays
+    /// counted.
     pub(crate) fn quit(&mut self, options: &Options) {
         for instance in &mut self.instances {
             let waits = options.buffering || options.replicas > 0;
@@ -154,8 +155,6 @@ impl Core {
                 link.quit(options, waits);
             }
             instance.close();
-            instance.failures.count = 0;
-            instance.timed_out.count = 0;
         }
     }
 

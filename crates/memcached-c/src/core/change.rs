@@ -174,6 +174,10 @@ impl Core {
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
         });
+        // Copies are deleted even if the first server is away, and stored only where the first one is.
+        if operation.is_replicated() && (sent.is_ok() || matches!(operation, Operation::Delete)) {
+            self.replicate(options, at, &key, operation, is_buffered);
+        }
         sent.map_err(|code| match operation {
             Operation::Touch { .. } => {
                 let text = "Error occcured while writing touch command to server";
@@ -181,9 +185,6 @@ impl Core {
             }
             _ => code,
         })?;
-        if options.replicas > 0 && options.binary && operation.is_replicated() {
-            self.replicate(options, at, &key, operation);
-        }
         if is_quiet || is_buffered {
             let is_queued = is_buffered && (options.binary || !is_quiet);
             let code = if is_queued { Return::BUFFERED } else { Return::SUCCESS };
@@ -219,14 +220,21 @@ impl Core {
     }
 
     /// Sends it to the servers after the first, and does not wait for what they say.
-    fn replicate(&mut self, options: &Options, first: usize, key: &[u8], operation: &Operation<'_>) {
+    fn replicate(
+        &mut self,
+        options: &Options,
+        first: usize,
+        key: &[u8],
+        operation: &Operation<'_>,
+        is_buffered: bool,
+    ) {
         let count = self.instances.len();
         for step in 1..=self.replicas(options) {
             let at = (first + step) % count;
             // A replica that is away misses the change, as in libmemcached.
             let _ = self.send(options, at, Allocation::of(operation.value_bytes()), |link| {
                 link.request(|pipeline, output| operation.request(key, pipeline, output, None))?;
-                link.flush(options)
+                if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
             });
         }
     }
@@ -264,6 +272,10 @@ impl Core {
                 && !keeps
             {
                 instance.close();
+                // There will be no connection that fails.
+                if options.udp {
+                    instance.mark_failed(options, unix_secs());
+                }
             }
             self.fail_at(options, at, failure)
         })

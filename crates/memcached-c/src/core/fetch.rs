@@ -105,7 +105,7 @@ impl Core {
             link.request(|pipeline, output| pipeline.get(output, &get, &whole, Tag::Awaited))?;
             link.flush(options)
         };
-        let at = self.send_to_a_replica(options, first, Allocation::default(), ask)?;
+        let at = self.send_to_a_replica(options, first, &mut Vec::new(), Allocation::default(), ask)?;
         let mut code = Return::NOTFOUND;
         let mut refused = None;
         let told = self.with_link(options, at, |link| {
@@ -131,23 +131,33 @@ impl Core {
         }
     }
 
-    /// Sends to a key's server, or with replicas to the first of them that can be reached.
+    /// Sends to a key's server, or with replicas to the first of them that can be reached and is not among `dead`, to
+    /// which it adds those that cannot.
     fn send_to_a_replica(
         &mut self,
         options: &Options,
         first: usize,
+        dead: &mut Vec<usize>,
         allocation: Allocation,
         ask: impl Fn(&mut Link) -> Result<(), Failure>,
     ) -> Result<usize, Return> {
-        let replicas = if options.binary { self.replicas(options) } else { 0 };
+        let replicas = self.replicas(options);
         let count = self.instances.len();
         let start = if options.randomize_replica_read { random(replicas + 1) } else { 0 };
-        let mut code = Return::FAILURE;
+        let mut code = Return::CONNECTION_FAILURE;
         for step in 0..=replicas {
             let at = (first + (start + step) % (replicas + 1)) % count;
+            if dead.contains(&at) {
+                continue;
+            }
             match self.send(options, at, allocation, &ask) {
                 Ok(()) => return Ok(at),
                 Err(error) => code = error,
+            }
+            if replicas > 0 {
+                dead.push(at);
+                // The next request tries it again, so that it fails often enough to be ejected.
+                self.instances[at].close();
             }
         }
         if !options.binary && code != Return::ERRNO {
@@ -173,14 +183,22 @@ impl Core {
         let of_group = group.map(|group| self.place_now(options, group));
         let mut shares: Vec<Wanted> = Vec::new();
         shares.resize_with(self.instances.len(), Wanted::default);
+        let mut failed = None;
         for key in &*keys {
             let at = of_group.unwrap_or_else(|| self.place_now(options, key));
+            // A server that is ejected now has no more keys.
+            if self.replicas(options) == 0
+                && let Err(code) = self.connect(options, at)
+            {
+                failed = Some(code);
+                continue;
+            }
             if shares[at].push(key).is_err() {
                 return self.fail(options, Return::MEMORY_ALLOCATION_FAILURE, "");
             }
         }
         let get = Get { with_cas: options.support_cas, ..Get::default() };
-        let (mut sent, mut failed) = (0, None);
+        let (mut sent, mut dead) = (0, Vec::new());
         for (first, share) in shares.into_iter().enumerate().filter(|(_, share)| !share.starts.is_empty()) {
             let namespace = self.namespace.as_ref().map_or(&b""[..], |namespace| namespace.as_bytes());
             let Ok(whole) = share.whole(namespace) else {
@@ -200,7 +218,7 @@ impl Core {
                 link.request(|pipeline, output| pipeline.multi_get(output, &get, &slices, Tag::Wanted))?;
                 link.flush(options)
             };
-            match self.send_to_a_replica(options, first, allocation, ask) {
+            match self.send_to_a_replica(options, first, &mut dead, allocation, ask) {
                 Ok(at) => {
                     sent += 1;
                     self.instances[at].wanted.push_back(share);

@@ -71,7 +71,7 @@ impl State {
             weight: weight.max(1),
             kind,
             serial,
-            release: [u8::MAX; 3],
+            release: NO_RELEASE,
             errors: Errors::default(),
             next_retry: Cell::new(0),
             is_in_timeout: false,
@@ -115,10 +115,13 @@ impl State {
         self.link.as_ref().map_or(0, Link::source_port)
     }
 
-    /// Closes the connection, without a word.
+    /// Closes the connection, without a word. As in libmemcached a server whose connection is closed, even if there was
+    /// none, is not left alone any more, and may be another one when it is back.
     pub(super) fn close(&mut self) {
         self.link = None;
         self.wanted.clear();
+        self.is_in_timeout = false;
+        self.release = NO_RELEASE;
     }
 
     /// A connection is there: all is well.
@@ -144,9 +147,12 @@ impl State {
     }
 }
 
+/// The version of a server that has not told it.
+const NO_RELEASE: [u8; 3] = [u8::MAX; 3];
+
 impl Count {
     fn add(&mut self, query_id: u64) {
-        if self.query_id != query_id || self.count == 0 {
+        if self.query_id != query_id {
             self.count = self.count.saturating_add(1);
             self.query_id = query_id;
         }

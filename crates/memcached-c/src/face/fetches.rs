@@ -250,7 +250,6 @@ fn multi_get(memc: &Memc, group: Option<&[u8]>, keys: &Keys, lengths: &Array<usi
     let Some((mut session, options)) = query(memc) else { return Return::INVALID_ARGUMENTS };
     if let Some(result) = memc.result().get() {
         result.reset();
-        result.count = 0;
     }
     match keys.slices(lengths, count) {
         Ok(mut keys) => session.core.multi_get(&options, group, &mut keys),

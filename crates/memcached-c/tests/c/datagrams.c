@@ -108,6 +108,27 @@ static void mixing(memcached_st *udp, const char *server)
   memcached_free(tcp);
 }
 
+/* A server is not there: the system says so after the first datagram, and the server is left alone then. */
+static void to_nobody(const char *server, bool binary)
+{
+  memcached_st *udp = memcached_create(NULL);
+  memcached_behavior_set(udp, MEMCACHED_BEHAVIOR_USE_UDP, 1);
+  memcached_behavior_set(udp, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, binary);
+  memcached_behavior_set(udp, MEMCACHED_BEHAVIOR_RETRY_TIMEOUT, 1000);
+  memcached_server_add(udp, "127.0.0.1", 1);
+  add_server(udp, server);
+  for (int i = 0; i < 24; i++) {
+    // Its time is up, and then it is left alone again.
+    if (i == 16) {
+      memcached_instance_next_retry(memcached_server_instance_by_position(udp, 0), 1);
+    }
+    char key[20];
+    sprintf(key, "key%d", i % 8);
+    say("set of %s: %d", key, memcached_set(udp, S(key), S("x"), 0, 0));
+  }
+  memcached_free(udp);
+}
+
 int main(int argc, char **argv)
 {
   (void) argc;
@@ -120,6 +141,7 @@ int main(int argc, char **argv)
     without_answers(udp);
     large(udp, tcp);
     mixing(udp, argv[1]);
+    to_nobody(argv[1], binary);
     memcached_free(udp);
     memcached_free(tcp);
   }

@@ -126,6 +126,29 @@ static void unusual(memcached_st *client)
   say("a result: %s", result ? "yes" : "no");
 }
 
+/* All items were fetched, but not the end; then nothing is asked for. */
+static void nothing_after_all(memcached_st *client)
+{
+  for (size_t count = 0; count < 3; count++) {
+    const char *present[] = {"key1", "key2"};
+    size_t present_lengths[] = {4, 4};
+    char key[MEMCACHED_MAX_KEY];
+    size_t key_length, length;
+    uint32_t flags;
+    memcached_return_t rc;
+    told(client, "mget", memcached_mget(client, present, present_lengths, 2));
+    for (size_t i = 0; i < count; i++) {
+      free(memcached_fetch(client, key, &key_length, &length, &flags, &rc));
+      told(client, "fetch", rc);
+    }
+    told(client, "mget of nothing", memcached_mget(client, present, present_lengths, 0));
+    do {
+      free(memcached_fetch(client, key, &key_length, &length, &flags, &rc));
+      told(client, "fetch after it", rc);
+    } while (rc == MEMCACHED_SUCCESS);
+  }
+}
+
 static void own_results(memcached_st *client)
 {
   memcached_result_st *result = memcached_result_create(client, NULL);
@@ -168,6 +191,7 @@ int main(int argc, char **argv)
     fetch_results(client);
     fetch_with_callbacks(client);
     unusual(client);
+    nothing_after_all(client);
     own_results(client);
     touch(client);
     memcached_free(client);

@@ -13,6 +13,11 @@ use crate::startup::bounded_file;
 use crate::startup::settings::Settings;
 
 impl Namespaces {
+    /// The file that [`Namespaces::reload`] reads.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.named.as_ref()?.path.as_deref()
+    }
+
     /// Reads the file again, if there is one. If it cannot be used everything stays as it is, and the journal says why.
     /// Workers read the new policies in their next round.
     pub(crate) fn reload(&self, settings: &Settings, persistence: Option<&Persistence>) {

@@ -11,10 +11,11 @@ mod files;
 pub mod harness;
 mod sessions;
 mod settings;
+mod validity;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::client::ClientConfig;
 use rustls::server::ServerConfig;
@@ -106,6 +107,14 @@ impl Tls {
     /// Seconds since the certificates in use were read.
     pub fn secs_since_load(&self) -> u64 {
         self.current.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
+    }
+
+    /// Seconds until the first certificate of the chain ends, by the wall clock; negative: it has ended. `None`: no end
+    /// can be read.
+    pub fn secs_to_end(&self) -> Option<i64> {
+        let end_secs = self.current.read().unwrap_or_else(PoisonError::into_inner).contexts.end_secs()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(end_secs.saturating_sub_unsigned(now.as_secs()))
     }
 
     /// The configuration for a new connection of such a listener.

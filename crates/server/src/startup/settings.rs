@@ -110,6 +110,8 @@ pub struct Settings {
     pub pid_file: Option<PathBuf>,
     /// The user to run as when started as root (`-u`).
     pub user: Option<String>,
+    /// Seconds between looks at the files that SIGHUP reads again; 0: none (`--reload-secs`).
+    pub reload_secs: u32,
     /// Let the kernel block what serving does not need (`-o drop_privileges`).
     pub drop_privileges: bool,
     /// Keep all memory resident (`-k`).
@@ -330,6 +332,7 @@ impl Default for Settings {
             dump: true,
             watch: true,
             noreply_close_on_error: false,
+            reload_secs: 0,
             verbosity: 0,
             journal: JournalSettings::default(),
             daemon: false,

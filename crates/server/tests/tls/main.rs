@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{self, Server, eventually};
@@ -315,6 +315,46 @@ fn new_certificates_are_for_new_connections() {
     });
     before.ask(b"mn\r\n", b"MN\r\n");
 }
+
+/// As a volume of Kubernetes does: another folder takes the place of the one with the files.
+#[test]
+fn certificates_that_are_replaced_are_read_again_without_a_word() {
+    let kit = Kit::new("", &["--reload-secs", "1"]);
+    let mut before = kit.client();
+    before.ask(b"mn\r\n", b"MN\r\n");
+    for _ in 0..2 {
+        let renewed = kit.authority.server();
+        let aside = kit.folder.write("aside.pem", renewed.pem());
+        std::fs::rename(aside, kit.folder.file("server.pem")).expect("it takes its place");
+        eventually(|| {
+            let mut client = kit.client();
+            client.ask(b"mn\r\n", b"MN\r\n");
+            client.server_certificate() == Some(renewed.certificate().to_vec())
+        });
+    }
+    before.ask(b"mn\r\n", b"MN\r\n");
+}
+
+#[test]
+fn metrics_tell_when_the_certificate_ends() {
+    let folder = Folder::create();
+    let admin = folder.file("admin");
+    let kit = Kit::new("", &["--admin-listen", &admin.display().to_string()]);
+    let now_secs = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs() as i64;
+    let before = now_secs();
+    let mut stream = UnixStream::connect(&admin).expect("it listens");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("it answers");
+    let secs = said.lines().find_map(|line| line.strip_prefix("larder_tls_certificate_validity_seconds "));
+    let secs: i64 = secs.expect("it is told").parse().expect("a number");
+    // rcgen's certificates end with the year 4095.
+    assert!((END_OF_4095 - now_secs()..=END_OF_4095 - before).contains(&secs), "{secs}");
+    drop(kit);
+}
+
+/// `date --utc --date 4096-01-01 +%s`
+const END_OF_4095: i64 = 67_090_118_400;
 
 #[test]
 fn sessions_are_resumed_only_if_that_is_on() {

@@ -19,6 +19,7 @@ use super::ClientCertificates;
 use super::files::{self, LoadError};
 use super::sessions::Short;
 use super::settings::{TlsSettings, Version};
+use super::validity;
 use crate::startup::bounded_file::Read;
 
 /// One context for each kind of listener.
@@ -32,6 +33,8 @@ pub(super) struct Contexts {
     required: Arc<ServerConfig>,
     /// For connections to other servers; `None`: no authorities to check their certificates against.
     outgoing: Option<Arc<ClientConfig>>,
+    /// When the first certificate of the chain ends, in seconds since 1970.
+    end_secs: Option<i64>,
 }
 
 impl Contexts {
@@ -39,6 +42,7 @@ impl Contexts {
         let identity = Identity::read(settings, read)?;
         let [requested, required] = verifiers(settings, read)?;
         Ok(Self {
+            end_secs: identity.chain.iter().filter_map(validity::end_secs).min(),
             ignored: identity.context(settings, WebPkiClientVerifier::no_client_auth())?,
             requested: identity.context(settings, requested)?,
             required: identity.context(settings, required)?,
@@ -48,6 +52,10 @@ impl Contexts {
                 .map(|file| identity.outgoing(settings, file, read))
                 .transpose()?,
         })
+    }
+
+    pub(super) fn end_secs(&self) -> Option<i64> {
+        self.end_secs
     }
 
     pub(super) fn outgoing(&self) -> Option<Arc<ClientConfig>> {

@@ -397,6 +397,18 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "reload-secs",
+        Needed("<num>"),
+        "0",
+        "read what SIGHUP reads again when its files have changed, looking every so many seconds; 0: never",
+        |d, v| {
+            let message = "larderd: --reload-secs: 0 to 31536000";
+            d.settings.reload_secs = number_in(v, 0..=31_536_000, message)?;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "udp-cookie",
         NoValue,
         "",

@@ -188,7 +188,7 @@ fn options_are_spelled_in_all_ways_of_getopt() {
 fn values_arrive() {
     let all = settings(
         "-p 1 -s /tmp/x -a 0770 -A -l 127.0.0.1,::1 -l [::1]:5;a:6 -d -r -u me -m 100 -M -c 10 -k -L -P /tmp/p -t 2 -R 5 \
-         -C -b 7 -B ascii -I 2m -F -X -W -U 0 --noreply-close-on-error \
+         -C -b 7 -B ascii -I 2m -F -X -W -U 0 --noreply-close-on-error --reload-secs 60 \
          -o no_maxconns_fast,hashpower=20,idle_timeout=9,slab_automove",
     );
     assert_eq!(all.unix_mode, 0o770);
@@ -204,6 +204,7 @@ fn values_arrive() {
             && all.lock_memory
             && all.large_pages == LargePages::FromTheStart
             && all.noreply_close_on_error
+            && all.reload_secs == 60
     );
     assert!(!(all.evict || all.cas || all.flush_all || all.dump || all.watch));
     assert_eq!(settings("-I 1024").item_bytes_max, 1024);

@@ -206,6 +206,10 @@ fn connections(state: &State, text: &mut Text) {
             totals.ssl_handshake_errors,
         );
     }
+    if let Some(secs) = state.shared.tls.as_ref().and_then(|tls| tls.secs_to_end()) {
+        let help = "Seconds until the first certificate of the chain ends; negative: it has ended.";
+        text.single(&Metric::gauge("larder_tls_certificate_validity_seconds", help), secs);
+    }
     if state.shared.settings.udp_port != Port::Off {
         let help = "Datagrams, by what became of them.";
         let mut samples = text.metric(&Metric::counter("larder_udp_datagrams_total", help));
