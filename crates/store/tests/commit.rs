@@ -561,7 +561,7 @@ fn what_was_answered_stays_readable_after_a_failed_fsync() {
     // On its way when the sync fails, and from a thread that was admitted before.
     let on_its_way = [bed.put(b"key", b"3", false), bed.put(b"new", b"4", false)];
     let held = bed.put(b"held", b"5", true);
-    assert_eq!(bed.committer.sync(), false);
+    assert!(!bed.committer.sync());
     assert_eq!(bed.journal.admit(), Err(Refusal::ReadOnly));
     assert_eq!(bed.get(b"key").as_deref(), Some(&b"3"[..]));
     assert_eq!((bed.get(b"new").as_deref(), bed.get(b"held")), (Some(&b"4"[..]), None));

@@ -314,7 +314,7 @@ impl Committer {
 
     /// Somebody waits until this position is durable, and it was appended after the last sync began.
     fn needs_sync_for(&self, wanted: u64) -> bool {
-        let covered = self.syncing.as_ref().map_or(self.journal.durable(), |syncing| syncing.through);
+        let covered = self.syncing.as_ref().map_or_else(|| self.journal.durable(), |syncing| syncing.through);
         self.unsynced_since_micros.is_some() && (covered + 1..=self.journal.applied()).contains(&wanted)
     }
 

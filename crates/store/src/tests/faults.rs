@@ -134,8 +134,8 @@ fn a_shortage_ends_writing_only_where_something_may_be_lost() {
         let disk = SimDisk::new();
         let store = open_log(&disk).expect("opens");
         append(&store, &[put("key-0", b"value", 1)]).expect("appends");
-        let fail_sync_at = Some(disk.counts().syncs + ahead);
-        disk.set_faults(DiskFaults { fail_sync_at, can_pass: true, ..DiskFaults::default() });
+        let fails_at = disk.counts().syncs + ahead;
+        disk.set_faults(DiskFaults { fail_sync_at: Some(fails_at), can_pass: true, ..DiskFaults::default() });
         let mut state = State::default();
         state.apply(&[put("key-0", b"value", 1)]);
         let segments = store.stats().segments;
@@ -145,7 +145,7 @@ fn a_shortage_ends_writing_only_where_something_may_be_lost() {
             if appended.is_ok() {
                 state.apply(&batch);
             } else {
-                assert!(disk.counts().syncs >= fail_sync_at.unwrap_or(0), "{appended:?}");
+                assert!(disk.counts().syncs >= fails_at, "{appended:?}");
                 break;
             }
             assert!(store.stats().segments < segments + 3, "no sync fails");

@@ -46,7 +46,7 @@ pub(super) fn take_name(
 /// Keeps out others who would take a name in the directory of `path`. `None`: it may not be read.
 fn lock_directory(path: &Path) -> io::Result<Option<File>> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = match File::open(directory.unwrap_or(Path::new("."))) {
+    let directory = match File::open(directory.unwrap_or_else(|| Path::new("."))) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         directory => directory?,
     };

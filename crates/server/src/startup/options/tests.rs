@@ -9,7 +9,6 @@ use super::print::COMMON;
 use super::table::COMMAND_LINE;
 use super::*;
 use crate::net::tls::Version;
-use crate::persistence::Driver;
 use crate::startup::settings::Io;
 
 /// The letter, the long name, and whether it takes a value. `-h` and `--help` are two options here.
