@@ -224,9 +224,9 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     assert_eq!(found(&mut client, &["b:0", "b:7999"]), ["b:0", "b:7999"]);
 }
 
-/// The bound of docs/store.md: 1.5 times what lives, and six files. With files as short as here, changes on their way and
-/// figures that are read amid a batch are some more. Who writes faster than cleaning follows waits, and nobody is
-/// refused.
+/// The bound of docs/store.md: 1.5 times the live bytes, and six files. With files as short as here, changes in flight
+/// and figures that are read amid a batch add some more. A client that writes faster than cleaning follows waits, and
+/// nobody is refused.
 #[test]
 fn who_overwrites_without_pause_keeps_the_disk_within_its_bound() {
     const SEGMENT_BYTES: u64 = 1 << 20;

@@ -46,7 +46,7 @@
 //! | `retain(Retention)`, `incarnation()` | who replicates | what cleaning keeps for other sites; which log it is |
 //! | `count_prefixes(&[&[u8]]) -> Arc<PrefixUsage>` | at the start | what the items of each prefix use on the disk |
 //! | `maintain(Budget, now) -> Progress` | one background thread | a bounded step of cleaning |
-//! | `room() -> Option<Room>` | any thread | what may be appended before cleaning is too far behind |
+//! | `room() -> Option<Headroom>` | any thread | what may be appended before cleaning is too far behind |
 //! | `backup(&dyn Files, since) -> Manifest` | any thread | a consistent copy while others go on; [`restore`] |
 //! | `close()` | at the end | makes the next start fast |
 //!
@@ -94,5 +94,5 @@ pub use log::open::DroppedTail;
 pub use log::{LogOptions, LogStore, StoreLock};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use state::{ItemState, KeyState, VisitState};
-pub use store::{Budget, Cursor, Progress, Room, Stats, Store, TryGet};
+pub use store::{Budget, Cursor, Headroom, Progress, Stats, Store, TryGet};
 pub use usage::{COUNTED_PREFIXES_MAX, PrefixUsage};

@@ -54,7 +54,7 @@ use crate::flushes::{FlushMark, Flushes};
 use crate::history::{LogEntry, LogRead, Retention};
 use crate::read_only::ReadOnly;
 use crate::state::{KeyState, VisitState};
-use crate::store::{Budget, Cursor, Progress, Room, Stats, Store, TryGet};
+use crate::store::{Budget, Cursor, Headroom, Progress, Stats, Store, TryGet};
 use crate::usage::PrefixUsage;
 
 use clean::Cleaner;
@@ -369,7 +369,7 @@ impl Store for LogStore {
         }
     }
 
-    fn room(&self) -> Option<Room> {
+    fn room(&self) -> Option<Headroom> {
         Some(clean::room(self))
     }
 

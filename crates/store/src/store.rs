@@ -81,7 +81,7 @@ pub trait Store: Send + Sync {
 
     /// How much of the disk is left until the store takes more of it than it promises. `None`: cleaning has no part in
     /// that.
-    fn room(&self) -> Option<Room> {
+    fn room(&self) -> Option<Headroom> {
         None
     }
 
@@ -274,7 +274,7 @@ pub struct Progress {
 
 /// What may be appended before the disk has more than its bound: [`Store::room`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct Headroom {
     /// Bytes until then, of entries with their headers. Below 0: it has so much more.
     pub bytes: i64,
     /// What cleaning has given back since the opening, without what it wrote for that.

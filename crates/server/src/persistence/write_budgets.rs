@@ -11,7 +11,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use larder_policy::NAMESPACES_MAX;
-use larder_store::{Room, Store};
+use larder_store::{Headroom, Store};
 
 /// The budgets of the namespaces of a store, by their numbers.
 pub(crate) struct WriteBudgets {
@@ -100,8 +100,8 @@ impl WriteBudgets {
         Err(Instant::now() + PAUSE)
     }
 
-    /// Cleaning finds nothing to do, or fails. If there is less room though than it leaves, and was the last time, nobody
-    /// is to wait for it: a value longer than a segment is dead in the open one, or the disk is full.
+    /// Cleaning finds nothing to do, or fails. If the headroom is nevertheless too small, and was the last time, nobody
+    /// waits for it any longer: a value longer than a segment is dead in the open one, or the disk is full.
     pub(super) fn note_idle(&self, store: &dyn Store) {
         let segment_bytes = self.segment_bytes.load(Relaxed);
         let has_room = store.room().is_none_or(|room| room.bytes >= segment_bytes);
@@ -126,7 +126,9 @@ impl WriteBudgets {
         refill.at = Some(now);
         // Who writes little waits for all that is in the journal before.
         let of_journal = JOURNAL_BYTES_MAX.saturating_sub(journal_bytes);
-        let Some(Room { bytes, reclaimed_bytes }) = store.room() else { return self.distribute(of_journal) };
+        let Some(Headroom { bytes, reclaimed_bytes }) = store.room() else {
+            return self.distribute(of_journal);
+        };
         let reclaimed = reclaimed_bytes.saturating_sub(refill.reclaimed_bytes);
         refill.reclaimed_bytes = refill.reclaimed_bytes.max(reclaimed_bytes);
         let given: i64 = self.budgets.iter().map(|budget| budget.left_bytes.load(Relaxed).max(0)).sum();

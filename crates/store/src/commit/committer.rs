@@ -483,8 +483,8 @@ impl Committer {
         }
     }
 
-    /// Takes the batch, and all changes from position `next` on. What `keep` returns is lost. Returns the next position.
-    /// When it returns, no item in memory has what was lost.
+    /// Takes the batch, and all changes from position `next` on. Changes that `keep` returns are lost. Returns the next
+    /// position. When it returns, no item in memory has what was lost.
     fn settle(&mut self, mut next: u64, mut keep: impl FnMut(u64, Change) -> Option<Change>) -> u64 {
         loop {
             let first = next - self.batch.len() as u64;

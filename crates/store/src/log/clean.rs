@@ -32,7 +32,7 @@ use super::window::Window;
 use super::writer::{WriteError, Writer};
 use crate::error::{Error, Result};
 use crate::history::Retention;
-use crate::store::{Budget, Progress, Room};
+use crate::store::{Budget, Headroom, Progress};
 use crate::usage::PrefixUsage;
 
 /// Room that is set aside, so that cleaning can begin on a full disk.
@@ -192,10 +192,10 @@ pub(super) fn debt_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> u64 {
 
 /// Of the six segments of the bound four are in the excess, and one is for what the open segment of the log has
 /// allocated, and not filled.
-pub(super) fn room(store: &LogStore) -> Room {
+pub(super) fn room(store: &LogStore) -> Headroom {
     let excess_bytes = excess_bytes(store, &store.segments.all());
     let removed_bytes = store.counters.removed_bytes.load(Relaxed);
-    Room {
+    Headroom {
         bytes: store.options.segment_bytes as i64 - excess_bytes,
         reclaimed_bytes: removed_bytes.saturating_sub(store.counters.cleaned_bytes.load(Relaxed)),
     }

@@ -372,7 +372,8 @@ fn disk_and_index_stay_bounded() {
     assert!(disk.counts().written_bytes < 60_000 * 200 * 3);
 }
 
-/// Who appends as long as there is room, and else cleans, stays within the documented bound, and never waits for nothing.
+/// A writer that appends while there is headroom, and cleans otherwise, stays within the documented bound, and never
+/// waits for nothing.
 #[test]
 fn who_heeds_the_room_stays_within_the_bound() {
     let segment_bytes = small_segments().segment_bytes;

@@ -78,8 +78,8 @@ impl Servers {
 }
 
 impl Site {
-    /// Meets the server of another site at an address, where it listens or from which it has connected, over a connection
-    /// that was made then. Errors: there are two of its number. Both are to be told so.
+    /// Notes the server of another site at the address where it listens, or from which it has connected, over a new
+    /// connection. Errors: two servers have its number. Both are to be told so.
     pub(in crate::replication) fn meet(
         &self,
         number: u8,
