@@ -110,6 +110,10 @@ const LINES: &[(&str, &str)] = &[
         "No memory could be freed: items that may not be evicted (-M), or larger ones, have all of it. Raise -m.",
     ),
     (
+        "SERVER_ERROR out of memory reading item from store",
+        "The item is on disk, and for 30 s memory had no room to read it: read fewer such items at once, or raise -m.",
+    ),
+    (
         "SERVER_ERROR out of memory",
         "The server has no memory for the answer or the connection. Raise -m, or read answers faster.",
     ),
@@ -128,6 +132,14 @@ const LINES: &[(&str, &str)] = &[
     (
         "SERVER_ERROR new site takes no changes before it has heard all others",
         "Reads go on. stats replication says which peer is not connected, or is still copied: see docs/replication.md.",
+    ),
+    (
+        "SERVER_ERROR site has an older copy of its store and waits for a copy of another site",
+        "Reads go on. The site copies from another one by itself; larder sites says why, and how far it is.",
+    ),
+    (
+        "SERVER_ERROR site takes no changes while another server has its number",
+        "Two servers were started with the same --site: larder sites names both addresses. Stop one of them.",
     ),
     (
         "SERVER_ERROR namespace is over its disk quota",
@@ -198,6 +210,10 @@ const LINES: &[(&str, &str)] = &[
         "The server is one of several sites, and CAS values order the changes of all: send no value of your own (E).",
     ),
     ("CLIENT_ERROR backups not enabled", "The server has no --backup-dir, so it takes no backups."),
+    (
+        "CLIENT_ERROR backups need the right to everything",
+        "A backup holds all items: a user whom the file of --namespaces keeps from some cannot take one.",
+    ),
     ("CLIENT_ERROR line too long", "A line of more than 2048 bytes that is no get."),
     ("CLIENT_ERROR", "The request is wrong, for the reason that the server gives; nothing was changed."),
     (
@@ -244,6 +260,8 @@ mod tests {
             Error::StoreUnreadable,
             Error::NotOverUdp,
             Error::BackupNotAllowed,
+            Error::BackupNotForUser,
+            Error::OutOfMemoryFetching,
             Error::OwnVersion,
             Error::HomeAway,
             Error::HomeBusy,

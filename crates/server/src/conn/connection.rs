@@ -38,8 +38,8 @@ pub struct Connection {
     unsent: Option<Box<Unsent>>,
     /// The unsent replies depend on a change at this position, and are sent once it is durable; 0: on none.
     held: Position,
-    /// Changes that the unsent replies depend on. With no unsent reply: those of requests that were executed without one
-    /// (a quiet get, a key of a list, `noreply`), since the next reply shows their outcome.
+    /// Changes that the unsent replies depend on. With no unsent reply: those of requests that were executed without
+    /// one (a quiet get, a key of a list, `noreply`), since the next reply shows their outcome.
     dependents: Dependents,
     /// What the connection wants once everything is sent.
     next: Next,

@@ -109,8 +109,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A turn for a value of this length, if all turns leave most of the memory to others, or there is no other turn. The
-    /// turn of a slow client ends after some time.
+    /// A turn for a value of this length, if all turns leave most of the memory to others, or there is no other turn.
+    /// The turn of a slow client ends after some time.
     fn take(&self, number: u8, bytes: u64, memory_bytes: u64) -> Option<Turn> {
         let all = self.0.get(usize::from(number))?;
         let began = Began { at: Instant::now(), bytes };
