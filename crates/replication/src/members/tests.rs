@@ -274,7 +274,10 @@ fn who_has_less_than_it_had_has_an_older_copy() {
             assert_eq!(behind, Admission::Refused(Refusal::OlderCopy));
         }
     }
-    // But for one that said so before it confirmed more.
+    // But for one that goes on in a log that came of this one: this store was put back.
+    let later = Cursor { incarnation: 9, run: 8, sequence: 60 };
+    assert_eq!(admit(&members, 2, later, LOG, &lineage), Admission::Refused(Refusal::AheadOfLog));
+    // And for one that said so before it confirmed more.
     let cursor = Cursor { incarnation: 1, run: 7, sequence: 45 };
     let late = Subscription { site: 2, cursor, confirmed: of_log(40) };
     assert_eq!(crate::link::admit(&members, late, LOG, &lineage), Admission::Log);

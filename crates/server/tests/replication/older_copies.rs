@@ -83,6 +83,24 @@ fn a_store_that_is_an_older_copy_takes_a_copy_of_the_other_site() {
     assert_eq!(cluster.stat(1, ":copies"), 1);
 }
 
+/// The same copy comes back once more: the other site, which has all, is not accused of what this one lacks.
+#[test]
+fn an_older_copy_that_comes_back_twice_is_found_twice() {
+    let (mut cluster, keys) = aged(200);
+    for time in 1..=2 {
+        age(&cluster);
+        cluster.start_again(1);
+        eventually(|| cluster.log(1).matches("this site has a copy of another one").count() == time);
+        assert!(cluster.client(1).takes_changes());
+        cluster.kill(1);
+    }
+    cluster.start_again(1);
+    set(&mut cluster.client(1), &keys[200..600], "new");
+    check(&cluster, &keys, 200);
+    let found = [0, 1].map(|site| cluster.log(site).matches("this store is an older copy").count());
+    assert_eq!(found, [0, 2]);
+}
+
 /// The same by beats alone, and while the other site is down.
 #[test]
 fn an_older_copy_is_found_once_its_log_is_long_enough_again() {
