@@ -51,6 +51,19 @@ impl Lineage {
         true
     }
 
+    /// The same site's log goes on as one of another incarnation, sent by this run, from here on. The earlier runs are
+    /// kept to tell earlier logs from later ones.
+    pub fn renew(&mut self, run: u64, last_sequence: u64) {
+        *self = Self { unknown_to: last_sequence, last: run, ended: std::mem::take(&mut self.ended) };
+    }
+
+    /// True if a cursor of another incarnation is in an earlier log of the site, as far as that is known. If it is not,
+    /// the log went on as one that this store knows nothing of.
+    pub fn is_earlier(&self, cursor: Cursor) -> bool {
+        let is_known = |run| run == self.last || self.ended.iter().any(|ended| ended.run == run);
+        cursor.run == 0 || is_known(cursor.run)
+    }
+
     /// True if a cursor can be one of this log, which is durable up to there.
     pub fn has(&self, cursor: Cursor, durable: u64) -> bool {
         let ended = self.ended.iter().find(|ended| ended.run == cursor.run);
@@ -117,6 +130,18 @@ mod tests {
         assert!(!lineage.open(15) && !lineage.open(25));
         lineage.last = 2;
         assert!(lineage.has(at(1, 10), 30) && !lineage.has(at(1, 11), 30) && lineage.has(at(2, 30), 30));
+    }
+
+    /// A copy that was renewed, and is put back once more, knows nothing of the log that it became.
+    #[test]
+    fn logs_of_before_are_told_from_those_that_came_of_this_one() {
+        let copy = of_runs(2);
+        let mut renewed = copy.clone();
+        renewed.open(20);
+        renewed.renew(3, 25);
+        let at = |incarnation, run| Cursor { incarnation, run, sequence: 15 };
+        assert!(renewed.is_earlier(at(1, 2)) && renewed.is_earlier(at(0, 0)) && !copy.is_earlier(at(2, 3)));
+        assert!(renewed.has(Cursor { incarnation: 2, run: 3, sequence: 40 }, 50));
     }
 
     #[test]

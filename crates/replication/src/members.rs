@@ -55,7 +55,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// True if the horizon goes on without the site.
+    /// True if the site needs a copy, and the log is not kept for it.
     pub fn is_out(self) -> bool {
         matches!(self, Self::Restored | Self::Silent | Self::Removed)
     }
@@ -292,9 +292,9 @@ impl Members {
     /// The beat to append now. The caller gives no version up to its clock from here on.
     pub fn next_beat(&self, unix_micros: u64) -> Beat {
         let clock = version_at(unix_micros, self.site).max(self.beat.clock);
-        let counted = || self.counted().map(|member| member.position.beat);
-        let stable = counted().map(|beat| beat.clock).fold(clock, u64::min);
-        let horizon = counted().map(|beat| beat.stable).fold(self.beat.stable, u64::min);
+        let beats = || self.holding().map(|member| member.position.beat);
+        let stable = beats().map(|beat| beat.clock).fold(clock, u64::min);
+        let horizon = beats().map(|beat| beat.stable).fold(self.beat.stable, u64::min);
         Beat { clock, stable, horizon: horizon.max(self.beat.horizon) }
     }
 
@@ -318,7 +318,7 @@ impl Members {
         if heard * 2 < all || (heard * 2 == all && !hears_lowest) {
             return Vec::new();
         }
-        let silent = self.counted().filter(|member| silent_micros(member) > bound_micros);
+        let silent = self.holding().filter(|member| silent_micros(member) > bound_micros);
         silent.map(|member| Position { standing: Standing::Silent, ..member.position }).collect()
     }
 
@@ -395,7 +395,14 @@ impl Members {
         self.others.values().filter(|member| member.position.standing != Standing::Removed)
     }
 
-    /// Sites that hold the horizon.
+    /// Sites that hold the horizon: also who was restored, until it is silent for too long. It deletes what a copy lacks
+    /// up to the copy's horizon, and what it has taken of clients meanwhile must not be among that.
+    fn holding(&self) -> impl Iterator<Item = &Member> {
+        let is_let_go = |standing| matches!(standing, Standing::Silent | Standing::Removed);
+        self.others.values().filter(move |member| !is_let_go(member.position.standing))
+    }
+
+    /// Sites that the log is kept for.
     fn counted(&self) -> impl Iterator<Item = &Member> {
         self.others.values().filter(|member| !member.position.standing.is_out())
     }

@@ -110,6 +110,13 @@ fn a_restored_site_is_out_until_it_has_a_copy() {
     members.note(members.introduced(2, 78).expect("it was restored"), 0);
     assert_eq!(members.position(2).map(|position| position.standing), Some(Standing::Restored));
     assert_eq!(members.joined(2), None, "there is no copy yet");
+    // A copy that it takes late is not swept of what it has taken of clients meanwhile.
+    members.note_own_beat(beat(1, 1));
+    assert_eq!(members.next_beat(1_800_000_000_000_000).horizon, 0, "it holds the horizon");
+    let mut silent = members.clone();
+    silent.note(Position { standing: Standing::Silent, ..members.position(2).expect("it is a member") }, 0);
+    assert_eq!((silent.next_beat(1_800_000_000_000_000).horizon, out(&silent, 8 * DAY_MICROS)), (1, vec![]));
+    assert_eq!(out(&members, 8 * DAY_MICROS), [2], "until it is silent for too long");
     members.note(members.joining(2).expect("it is out"), 0);
     members.note(members.joined(2).expect("it was joining"), 0);
     assert_eq!(members.position(2).map(|position| position.standing), Some(Standing::In));
@@ -274,7 +281,10 @@ fn who_has_less_than_it_had_has_an_older_copy() {
             assert_eq!(behind, Admission::Refused(Refusal::OlderCopy));
         }
     }
-    // But for one that said so before it confirmed more.
+    // But for one that goes on in a log that came of this one: this store was put back.
+    let later = Cursor { incarnation: 9, run: 8, sequence: 60 };
+    assert_eq!(admit(&members, 2, later, LOG, &lineage), Admission::Refused(Refusal::AheadOfLog));
+    // And for one that said so before it confirmed more.
     let cursor = Cursor { incarnation: 1, run: 7, sequence: 45 };
     let late = Subscription { site: 2, cursor, confirmed: of_log(40) };
     assert_eq!(crate::link::admit(&members, late, LOG, &lineage), Admission::Log);

@@ -150,8 +150,13 @@ impl Site {
         let run = random_number()?;
         let last_sequence = store.last_sequence();
         let runs = store.note(note::RUNS).and_then(|bytes| note::decode_runs(&bytes));
-        let mut lineage = runs.filter(|_| !is_restored).unwrap_or_else(|| Lineage::beginning(last_sequence));
+        // Noted at the first start: a later one would take all that was written meanwhile for something of before.
+        let is_first_run = runs.is_none();
+        let mut lineage = runs.unwrap_or_else(|| Lineage::beginning(last_sequence));
         let has_ended_run = lineage.open(last_sequence);
+        if is_restored {
+            lineage.unknown_to = last_sequence;
+        }
         let mut link = link::Settings::new(settings.site, incarnation, run, token);
         link.body_bytes_max = link.body_bytes_max.max(shared.settings.item_bytes_max as usize + (1 << 20));
         let figures = peers.iter().map(|address| (address.clone(), PeerFigures::default())).collect();
@@ -198,7 +203,7 @@ impl Site {
             pullers: Mutex::default(),
             conflicts: [const { AtomicU64::new(0) }; NAMESPACES_MAX + 1],
         };
-        if has_ended_run {
+        if is_first_run || has_ended_run || is_restored {
             // Before anything that this run writes.
             site.submit_runs(&lock(&site.runs).lineage);
         }

@@ -83,6 +83,24 @@ fn a_store_that_is_an_older_copy_takes_a_copy_of_the_other_site() {
     assert_eq!(cluster.stat(1, ":copies"), 1);
 }
 
+/// The same copy comes back once more: the other site, which has all, is not accused of what this one lacks.
+#[test]
+fn an_older_copy_that_comes_back_twice_is_found_twice() {
+    let (mut cluster, keys) = aged(200);
+    for time in 1..=2 {
+        age(&cluster);
+        cluster.start_again(1);
+        eventually(|| cluster.log(1).matches("this site has a copy of another one").count() == time);
+        assert!(cluster.client(1).takes_changes());
+        cluster.kill(1);
+    }
+    cluster.start_again(1);
+    set(&mut cluster.client(1), &keys[200..600], "new");
+    check(&cluster, &keys, 200);
+    let found = [0, 1].map(|site| cluster.log(site).matches("this store is an older copy").count());
+    assert_eq!(found, [0, 2]);
+}
+
 /// The same by beats alone, and while the other site is down.
 #[test]
 fn an_older_copy_is_found_once_its_log_is_long_enough_again() {
@@ -112,14 +130,17 @@ fn an_older_copy_is_found_once_its_log_is_long_enough_again() {
     }
 }
 
-/// Until it has a copy it takes no changes, and a restart does not change that; it says why.
+/// Until it has a copy it takes no changes, and a restart does not change that; it says why. What it took before it was
+/// found stays, however long it waits for the copy.
 #[test]
 fn a_site_with_an_older_copy_takes_no_changes_until_it_has_another() {
     let (mut cluster, keys) = aged(200);
-    // It is pulled from, and cannot pull.
-    cluster.set_link(1, Link::Cut);
+    cluster.set_links(Link::Cut);
     age(&cluster);
     cluster.start_again(1);
+    set(&mut cluster.client(1), &keys[400..600], "new");
+    // It is pulled from, and cannot pull.
+    cluster.set_link(0, Link::Open);
     eventually(|| !cluster.client(1).takes_changes());
     cluster.kill(1);
     cluster.start_again(1);
@@ -133,7 +154,9 @@ fn a_site_with_an_older_copy_takes_no_changes_until_it_has_another() {
     assert_eq!(two.ask("mg key0 s\r\n"), "HD s5", "it serves what it has");
     // The other one counts it as restored, and goes on.
     eventually(|| cluster.client(0).figures().contains("STAT 2:standing restored"));
-    set(&mut cluster.client(0), &keys[200..600], "new");
+    set(&mut cluster.client(0), &keys[200..400], "new");
+    let beats = cluster.stat(0, "log_durable_sequence");
+    eventually(|| cluster.stat(0, "log_durable_sequence") > beats + 2);
     cluster.set_link(1, Link::Open);
     check(&cluster, &keys, 200);
     eventually(|| cluster.client(0).figures().contains("STAT 2:standing in"));

@@ -59,16 +59,20 @@ pub fn admit(members: &Members, asked: Subscription, log: LogExtent, lineage: &L
     let is_behind = |confirmed: Cursor| {
         confirmed.incarnation == log.incarnation && (!is_of_log || cursor.sequence < confirmed.sequence)
     };
+    let is_behind = is_behind(confirmed) && is_behind(members.confirmed_by(site));
+    // One that had this log and has another one is behind if that was before, and ahead if it was after.
+    let is_ahead =
+        if is_of_log { !lineage.has(cursor, log.durable) } else { is_behind && !lineage.is_earlier(cursor) };
     if position.standing == Standing::Removed {
         Admission::Refused(Refusal::UnknownSite)
-    } else if is_of_log && !lineage.has(cursor, log.durable) {
+    } else if is_ahead {
         // Before what the site is to this one, which may be as old.
         Admission::Refused(Refusal::AheadOfLog)
     } else if position.standing == Standing::Silent {
         Admission::Copy(CopyReason::Silent)
     } else if position.standing != Standing::In {
         Admission::Copy(CopyReason::Restored)
-    } else if is_behind(confirmed) && is_behind(members.confirmed_by(site)) {
+    } else if is_behind {
         Admission::Refused(Refusal::OlderCopy)
     } else if !is_of_log {
         Admission::Copy(CopyReason::OtherIncarnation)

@@ -95,7 +95,7 @@ impl Site {
         }
         {
             let mut runs = lock(&self.runs);
-            runs.lineage = Lineage { last: self.run, ..Lineage::beginning(self.store.last_sequence()) };
+            runs.lineage.renew(self.run, self.store.last_sequence());
             runs.noted = self.submit_runs(&runs.lineage);
         }
         let own = self.submit_note(note::OWN, &note::encode_own(self.number, incarnation), true);
