@@ -38,7 +38,7 @@ use larder_server::startup::sandbox;
 use larder_server::startup::settings::Settings;
 use larder_server::startup::signals::Signals;
 use larder_server::startup::systemd::Supervisor;
-use larder_store::StoreLock;
+use larder_store::Store;
 
 fn main() -> ExitCode {
     let outcome = options::parse(std::env::args_os()).and_then(|outcome| match outcome {
@@ -93,7 +93,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let backing =
         persistence.as_ref().map(|persistence| |namespace: &StoredNamespace| persistence.backing(namespace));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
-    let store_lock = settings.store.as_ref().map(|store| store.lock(target.as_ref())).transpose()?.flatten();
+    let store = settings.store.as_ref().map(|store| store.open(target.as_ref())).transpose()?;
     let namespaces = namespaces::build(plan, &settings, backing, warm)?;
     let port_file = std::env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from);
     endpoints.take_names(&settings, target.as_ref(), port_file.as_deref())?;
@@ -132,7 +132,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
 
     let is_daemon = settings.daemon;
-    let parts = Parts { clock, namespaces, persistence, store_lock, secrets };
+    let parts = Parts { clock, namespaces, persistence, store, secrets };
     let served = work(settings, parts, endpoints, pollers, &signals, supervisor);
     if let Some(pid_file) = pid_file.filter(|_| is_daemon || served.is_err()) {
         // The user that we have become may not be allowed to.
@@ -146,7 +146,7 @@ struct Parts {
     clock: Arc<Clock>,
     namespaces: Namespaces,
     persistence: Option<Persistence>,
-    store_lock: Option<StoreLock>,
+    store: Option<Arc<dyn Store>>,
     secrets: Secrets,
 }
 
@@ -214,7 +214,7 @@ fn work(
     let threads = settings.threads;
     let addresses = endpoints.addresses();
     let Endpoints { listeners, udp, web, replication: replication_listener } = endpoints;
-    let Parts { clock, namespaces, persistence, store_lock, secrets } = parts;
+    let Parts { clock, namespaces, persistence, store, secrets } = parts;
     let store_settings = settings.store.clone();
     let shared = Shared::new(namespaces, settings, clock)?
         .with_persistence(persistence)
@@ -228,7 +228,8 @@ fn work(
     let pool = Arc::new(WorkerPool::new(threads, listeners)?);
     let store = store_settings
         .as_ref()
-        .map(|store| persistence::Threads::start(&shared, &pool, store, store_lock))
+        .zip(store)
+        .map(|(settings, store)| persistence::Threads::start(&shared, &pool, settings, store))
         .transpose()?;
     let replication = store_settings
         .and_then(|store| store.replication)

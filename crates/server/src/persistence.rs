@@ -38,7 +38,7 @@ use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
 };
 use larder_store::files::DiskFiles;
-use larder_store::{Entry, FlushBy, LogOptions, Store, StoreLock, TryGet};
+use larder_store::{DroppedTail, Entry, FlushBy, LogOptions, LogStore, MemoryStore, Store, TryGet};
 
 use crate::clock::{Clock, unix_micros};
 use crate::namespaces::{Handles, StoredNamespace, is_replicated, stored_below};
@@ -112,15 +112,15 @@ impl StoreSettings {
         (2 * segments + SEGMENTS_AHEAD_MIN, SEGMENTS_AHEAD)
     }
 
-    /// Keeps other processes out of the store, for a server that will run as `user`; `None`: there are no files. Call
-    /// it while there is one thread. Errors: exit code 71.
-    pub fn lock(&self, user: Option<&Target>) -> Result<Option<StoreLock>, StartRefusal> {
-        if self.driver == Driver::Memory {
-            return Ok(None);
-        }
-        let take = || StoreLock::take(&self.directory).map_err(io::Error::other);
-        user.map_or_else(take, |user| user.lend_rights(take))
-            .map(Some)
+    /// Opens the store, for a server that will run as `user`, and keeps other processes out of it. Call it while there
+    /// is one thread. Errors: also if it is not the store of this site; exit code 71.
+    pub fn open(&self, user: Option<&Target>) -> Result<Arc<dyn Store>, StartRefusal> {
+        let open = || {
+            let store = open_store(self).map_err(io::Error::other)?;
+            self.replication.as_ref().map_or(Ok(()), |replication| replication.check(&*store))?;
+            Ok(store)
+        };
+        user.map_or_else(open, |user| user.lend_rights(open))
             .map_err(|error| StartRefusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))
     }
 
@@ -134,6 +134,23 @@ impl StoreSettings {
         }
         Ok(directories)
     }
+}
+
+fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, larder_store::Error> {
+    if settings.driver == Driver::Memory {
+        return Ok(Arc::new(MemoryStore::new()));
+    }
+    let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
+    let store = LogStore::open(&settings.directory, options)?;
+    if !store.removed_files().is_empty() {
+        let names = store.removed_files().join(", ");
+        tracing::warn!("removed files that the store's MANIFEST does not name: {names}");
+    }
+    for tail in store.dropped_tails() {
+        let DroppedTail { file, offset, bytes } = tail;
+        tracing::warn!(file, offset, bytes, "dropped the end of the log, which is no whole change");
+    }
+    Ok(Arc::new(store))
 }
 
 impl Default for StoreSettings {

@@ -40,9 +40,10 @@ use std::thread::{Builder, JoinHandle};
 
 use larder_replication::members::SILENCE_MICROS_DEFAULT;
 use larder_replication::wire::Token;
+use larder_store::Store;
 
 pub(crate) use self::compare::CompareFigures;
-use self::peers::Peer;
+use self::peers::{Peer, Peers};
 pub use self::site::Site;
 pub(crate) use self::site::{PeerFigures, PullerFigures};
 use crate::net::worker_pool::WorkerPool;
@@ -73,6 +74,28 @@ impl ReplicationSettings {
     /// How many peers it may pull from.
     pub fn pullers_max(&self) -> usize {
         if self.peers_file.is_some() { PEERS_MAX } else { self.peers.len() }
+    }
+
+    /// What the site needs to begin. Errors: a sentence for the operator.
+    pub(crate) fn check(&self, store: &dyn Store) -> io::Result<()> {
+        self.named_peers()?;
+        self.check_store(store)
+    }
+
+    /// Those of `peers_file`. Errors: a sentence for the operator.
+    fn named_peers(&self) -> io::Result<Option<Peers>> {
+        self.peers_file.as_ref().map(|path| peers::read(path, self.site)).transpose()
+    }
+
+    /// Errors: the store is that of another site; a sentence for the operator.
+    fn check_store(&self, store: &dyn Store) -> io::Result<()> {
+        match store.note(note::OWN).and_then(|bytes| note::decode_own(&bytes)) {
+            Some((site, _)) if site != self.site => Err(io::Error::other(format!(
+                "the store is that of site {site}, and --site says {}",
+                self.site
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -129,7 +152,7 @@ impl Threads {
         token: Option<Token>,
         listener: Option<TcpListener>,
     ) -> io::Result<Self> {
-        let named = settings.peers_file.as_ref().map(|path| peers::read(path, settings.site)).transpose()?;
+        let named = settings.named_peers()?;
         let peers: Vec<String> =
             named.iter().flat_map(|named| named.values()).chain(&settings.peers).cloned().collect();
         let site = Arc::new(Site::open(shared, settings, &peers, token)?);

@@ -143,8 +143,13 @@ fn a_second_server_leaves_the_first_one_its_names() {
     // The user that root becomes makes files here.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
     let [socket, pid, store, cache] = ["socket", "pid", "store", "cache"].map(|name| folder.arg(name));
-    let other = folder.arg("other");
+    let [other, damaged] = ["other", "damaged"].map(|name| folder.arg(name));
+    fs::create_dir(&damaged).expect("the folder is ours");
+    fs::set_permissions(&damaged, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    folder.write("damaged/MANIFEST", "none");
     for (first, second) in [
+        (vec![], vec!["-s", &other, "--store", &damaged]),
+        (vec![], vec!["-s", &other, "--store", "/proc/none"]),
         (vec!["--store", &store], vec!["-s", &socket, "--store", &store]),
         (vec!["--store", &store], vec!["-s", &other, "--store", &store]),
         (vec!["-e", &cache], vec!["-s", &socket, "-e", &cache]),
@@ -165,6 +170,15 @@ fn a_second_server_leaves_the_first_one_its_names() {
         assert_eq!(server.ask("version\r\n", 8).as_deref(), Some("VERSION "), "{second:?}");
         assert_eq!(names(), before, "{second:?}");
     }
+}
+
+/// Whoever may read a directory can lock it.
+#[test]
+fn a_lock_of_somebody_elses_on_the_directory_keeps_no_server_out() {
+    let folder = Folder::create();
+    let directory = fs::File::open(folder.path()).expect("it is ours");
+    directory.lock().expect("nobody else has it");
+    UnixServer::start(folder.file("socket"), &[]);
 }
 
 #[test]

@@ -178,11 +178,7 @@ impl LogStore {
     ///
     /// Errors: `Locked`, `NewerFormat`, `Corrupt` (something that was acknowledged is not there any more), `Io`.
     pub fn open(dir: &Path, options: LogOptions) -> Result<Self> {
-        Self::open_locked(dir, options, StoreLock::take(dir)?)
-    }
-
-    /// The same, of a store whose lock was taken before.
-    pub fn open_locked(dir: &Path, options: LogOptions, lock: StoreLock) -> Result<Self> {
+        let lock = StoreLock::take(dir)?;
         let files =
             DiskFiles::open(dir).map_err(|error| Error::io(format!("opening {}", dir.display()), error))?;
         open::open(Arc::new(files), options.clamped(), lock)

@@ -9,10 +9,10 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use larder_store::commit::{Committer, Journal, Refusal, Step};
-use larder_store::{Budget, DroppedTail, Error, LogOptions, LogStore, MemoryStore, Store, StoreLock};
+use larder_store::{Budget, Store};
 
 use super::meters::TimedStore;
-use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
+use super::{Persistence, Reader, StoreSettings, key_dumps};
 use crate::namespaces::Handles;
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::journal::Rarely;
@@ -28,16 +28,15 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Opens the store, whose lock is `lock`, and starts its threads. Call once, before the workers. Errors: the store
-    /// cannot be opened (the error is a sentence for the operator), or a thread cannot be started.
+    /// Starts the threads of a store that [`StoreSettings::open`] has opened. Call once, before the workers. Errors: a
+    /// thread cannot be started.
     pub fn start(
         shared: &Arc<Shared>,
         pool: &Arc<WorkerPool>,
         settings: &StoreSettings,
-        lock: Option<StoreLock>,
+        store: Arc<dyn Store>,
     ) -> io::Result<Self> {
         let persistence = Persistence::of(shared)?;
-        let store = open(settings, lock).map_err(io::Error::other)?;
         Persistence::open(shared, Arc::clone(&store))?;
         let is_stopping = Arc::new(AtomicBool::new(false));
         let wake = {
@@ -112,26 +111,6 @@ impl Threads {
         }
         if let Some(Err(error)) = persistence.store().map(|store| store.close()) {
             tracing::error!("the store cannot be closed: {error}");
-        }
-    }
-}
-
-fn open(settings: &StoreSettings, lock: Option<StoreLock>) -> Result<Arc<dyn Store>, Error> {
-    let lock = || lock.map_or_else(|| StoreLock::take(&settings.directory), Ok);
-    match settings.driver {
-        Driver::Memory => Ok(Arc::new(MemoryStore::new())),
-        Driver::Log => {
-            let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
-            let store = LogStore::open_locked(&settings.directory, options, lock()?)?;
-            if !store.removed_files().is_empty() {
-                let names = store.removed_files().join(", ");
-                tracing::warn!("removed files that the store's MANIFEST does not name: {names}");
-            }
-            for tail in store.dropped_tails() {
-                let DroppedTail { file, offset, bytes } = tail;
-                tracing::warn!(file, offset, bytes, "dropped the end of the log, which is no whole change");
-            }
-            Ok(Arc::new(store))
         }
     }
 }

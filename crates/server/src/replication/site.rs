@@ -139,10 +139,7 @@ impl Site {
                 is_replicated: true,
             })
             .map_err(unsupported)?;
-        if let Some((site, _)) = own.filter(|(site, _)| *site != settings.site) {
-            let error = format!("the store is that of site {site}, and --site says {}", settings.site);
-            return Err(io::Error::other(error));
-        }
+        settings.check_store(&*store)?;
         // Expiries from before the start may wait for values.
         journal.await_value(store.highest_version());
         journal.raise_replicated_versions(beat.clock.max(members.highest_horizon()));

@@ -114,7 +114,7 @@ impl Endpoints {
         streams.chain(datagrams).collect::<Vec<_>>().join(" ")
     }
 
-    fn admin(&self) -> &[Listener] {
+    pub(super) fn admin(&self) -> &[Listener] {
         self.web.as_ref().map_or(&[], Web::listeners)
     }
 

@@ -2,7 +2,7 @@
 
 use larder_protocol::Dialect;
 
-use crate::net::listeners::Address;
+use crate::net::listeners::{Address, Listener};
 use crate::startup::endpoints::Endpoints;
 use crate::startup::options::{EXIT_USAGE, Refusal};
 use crate::startup::settings::Settings;
@@ -13,22 +13,25 @@ pub(super) fn check(settings: &Settings, endpoints: &Endpoints) -> Result<(), Re
     let replication = store.as_ref().and_then(|store| store.replication.as_ref());
     let has_admin = endpoints.web.is_some();
     let has_http = !http.listen.is_empty();
+    // A Unix socket has no TLS.
+    let is_tcp = |listener: &Listener| matches!(listener.address, Address::Tcp(_));
+    let is_http = |listener: &Listener| listener.dialect == Some(Dialect::Http);
+    let has_admin_tls = admin.tls && endpoints.admin().iter().any(is_tcp);
+    let has_http_tls = http.tls && endpoints.listeners.iter().any(|one| is_http(one) && is_tcp(one));
+    let has_items_tls = endpoints.listeners.iter().any(|one| !is_http(one) && is_tcp(one));
     let has_links = replication.is_some_and(|replication| {
         replication.listen.is_some() || !replication.peers.is_empty() || replication.peers_file.is_some()
     });
-    let speaks_tls = |address: &Address| matches!(address, Address::Tcp(_));
-    let has_tls = endpoints.listeners.iter().any(|listener| {
-        speaks_tls(&listener.address) && (listener.dialect != Some(Dialect::Http) || http.tls)
-    });
+    let has_tls = has_items_tls || has_http_tls || has_admin_tls || has_links;
     let has_replication_token = replication.is_some_and(|replication| replication.token_file.is_some());
     for (option, is_given, has_effect, needs) in [
         ("--admin-token-file", admin.token_file.is_some(), has_admin, "--admin-listen"),
-        ("--admin-tls", admin.tls, has_admin, "--admin-listen"),
+        ("--admin-tls", admin.tls, has_admin_tls, "--admin-listen with a host and a port"),
         ("--http-token-file", http.token_file.is_some(), has_http, "--http-listen"),
-        ("--http-tls", http.tls, has_http, "--http-listen"),
+        ("--http-tls", http.tls, has_http_tls, "--http-listen with a host and a port"),
         ("--replication-token-file", has_replication_token, has_links, "--replication-listen or --peer"),
         ("--udp-cookie", settings.udp_cookie, endpoints.udp.iter().any(|sockets| !sockets.is_empty()), "-U"),
-        ("-Z", tls.is_enabled, has_tls || admin.tls || has_links, "a TCP listener"),
+        ("-Z", tls.is_enabled, has_tls, "a TCP listener"),
     ] {
         if is_given && !has_effect {
             return Err(Refusal::new(

@@ -9,6 +9,7 @@ use std::process::Command;
 use larder_conformance::folder::Folder;
 
 use crate::server::{Larderd, converse};
+use crate::tls::identity;
 
 /// How a sentence is held.
 enum By {
@@ -255,6 +256,8 @@ fn options_that_would_protect_nobody_are_refused() {
     let folder = Folder::create();
     folder.write("token", "secret-secret-secret\n");
     let (token, store) = (folder.arg("token"), folder.arg("store"));
+    let socket = folder.arg("socket");
+    let certificates = format!("ssl_chain_cert={}", folder.write("server.pem", identity().0).display());
     let ca = "ssl_verify_mode=2,ssl_ca_cert=ca.pem";
     for (options, reason) in [
         (vec!["-o", ca], "-o ssl_verify_mode needs -Z"),
@@ -288,6 +291,12 @@ fn options_that_would_protect_nobody_are_refused() {
             "--replication-listen: other machines may see only what TLS encrypts",
         ),
         (vec!["--admin-listen", "127.0.0.1:0", "--admin-tls"], "--admin-tls has no certificates without -Z"),
+        // A Unix socket has no TLS.
+        (
+            vec!["-Z", "-o", &certificates, "--admin-listen", &socket, "--admin-tls"],
+            "--admin-tls has no effect",
+        ),
+        (vec!["-Z", "-o", &certificates, "--http-listen", &socket, "--http-tls"], "--http-tls has no effect"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larderd"));
         let output = command.args(["-l", "127.0.0.1", "-p", "-1"]).args(&options).output().expect("it runs");

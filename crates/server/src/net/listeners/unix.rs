@@ -43,16 +43,18 @@ pub(super) fn take_name(
     })
 }
 
-/// Keeps out others who would take a name in the directory of `path`. `None`: it may not be read.
+/// Keeps out others who would take a name in the directory of `path`. `None`: it may not be read, or somebody who does
+/// not take a name has locked it, as everybody who may read it can.
 fn lock_directory(path: &Path) -> io::Result<Option<File>> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = match File::open(directory.unwrap_or_else(|| Path::new("."))) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         directory => directory?,
     };
-    file_lock::take(&directory, LOCK_WAIT_MAX)
-        .map_err(|error| io::Error::new(error.kind(), format!("its directory: {error}")))?;
-    Ok(Some(directory))
+    match file_lock::take(&directory, LOCK_WAIT_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(None),
+        taken => taken.map(|()| Some(directory)),
+    }
 }
 
 /// Removes a socket at which nobody listens. Whatever else is in this place is somebody's file, and makes bind fail.
@@ -77,4 +79,4 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 }
 
 /// How long another one that starts is waited for: it has the directory for a few system calls.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(1);
