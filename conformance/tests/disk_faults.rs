@@ -349,8 +349,8 @@ fn reply(stream: &mut BufReader<TcpStream>) -> Result<(u8, u16, u8)> {
     Ok((head[1], u16::from_be_bytes([head[6], head[7]]), head[15]))
 }
 
-/// Requests that are sent together, of which one finds no room: each has its own answer, in its place, and the
-/// connection stays. What was removed is removed.
+/// Pipelined requests, one of which finds no room: each gets its own answer in its place, and the connection stays
+/// open. A removal that was acknowledged holds.
 #[test]
 fn on_a_full_disk_each_request_has_its_own_answer() -> Result<()> {
     let recorder = Recorder::new()?;
@@ -360,7 +360,7 @@ fn on_a_full_disk_each_request_has_its_own_answer() -> Result<()> {
     let small: Vec<String> = (0..4).map(|nth| format!("small{nth}")).collect();
     let mut round = |requests: &dyn Fn(&str) -> Vec<u8>| -> Result<BufReader<TcpStream>> {
         let _ = fs::remove_file(recorder.full());
-        // Not while it refuses without a try.
+        // The server may still refuse at once, without trying the disk: repeat until it accepts.
         for key in &small {
             server::eventually(|| client.set(key, b"abc".to_vec()).is_ok_and(|reply| reply == "STORED"));
         }
@@ -378,7 +378,7 @@ fn on_a_full_disk_each_request_has_its_own_answer() -> Result<()> {
         Ok(())
     };
 
-    // Nothing is behind it.
+    // Nothing follows it in the pipeline.
     let stream = round(&|large| format!("set large 0 0 70000\r\n{large}\r\n").into())?;
     told(stream, "SERVER_ERROR store is full\r\n")?;
 
@@ -395,7 +395,7 @@ fn on_a_full_disk_each_request_has_its_own_answer() -> Result<()> {
     while !lines.ends_with("DELETED\r\nEND\r\n") && stream.read_line(&mut lines)? > 0 {}
     let head = format!("{zero}END\r\nSERVER_ERROR store is full\r\n{one}END\r\n{zero}");
     let tail = format!("{one}END\r\nDELETED\r\nEND\r\n");
-    // The large one is refused as what was lost, or not found once that is known.
+    // The large value is refused as lost, or is not found once the loss is known.
     let refused = format!("{head}SERVER_ERROR store is full\r\n{tail}");
     let missed = format!("{head}{one}END\r\n{tail}");
     assert!(lines == refused || lines == missed, "{lines}");
@@ -428,7 +428,7 @@ fn on_a_full_disk_each_request_has_its_own_answer() -> Result<()> {
     Ok(())
 }
 
-/// Room is set aside for them: also while other changes are refused, and tried again.
+/// Room is set aside for deletions, so they are taken even while other changes are refused.
 #[test]
 fn a_full_disk_refuses_no_deletion() -> Result<()> {
     let recorder = Recorder::new()?;
@@ -440,7 +440,7 @@ fn a_full_disk_refuses_no_deletion() -> Result<()> {
     fs::write(recorder.full(), "")?;
     let mut other = connect(server.address())?;
     for nth in 0..200 {
-        // It may be tried now, or refused at once.
+        // The server may try the disk now, or refuse at once.
         let large = format!("set large 0 0 70000\r\n{}\r\n", "v".repeat(70_000));
         other.get_mut().write_all(large.as_bytes())?;
         client.stream.get_mut().write_all(format!("delete key{nth}\r\n").as_bytes())?;

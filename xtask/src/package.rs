@@ -182,7 +182,7 @@ impl Content {
     }
 }
 
-/// The pages for those who run it, and what they show, as paths below the root.
+/// The pages for operators and the files that they show, as paths below the root.
 fn documents() -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = vec!["README.md".into(), "SECURITY.md".into()];
     let mut folders = vec![PathBuf::from("docs")];
@@ -197,7 +197,7 @@ fn documents() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Where larder is at home.
+/// Home page of larder.
 pub(crate) const HOMEPAGE: &str = env!("CARGO_PKG_HOMEPAGE");
 
 /// A folder with files that are the same in every kind of package: stripped programs, and what they print.
@@ -245,7 +245,7 @@ impl Parts {
     }
 }
 
-/// Says what is being made.
+/// Prints the step that begins.
 fn step(number: u32, name: &str) {
     println!("== {number} of 3: {name}");
 }

@@ -275,7 +275,7 @@ fn is_name(text: &str) -> bool {
 }
 
 impl File {
-    /// Is there unsafe code in it, but for its tests?
+    /// True if it contains unsafe code outside its tests.
     fn allows_unsafe(&self) -> bool {
         let code = self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         self.is_source() && ["allow(unsafe_code", "expect(unsafe_code"].iter().any(|text| code.contains(text))

@@ -48,10 +48,10 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Reads a file of passwords. Lines end with LF or CRLF, the last one may lack it; empty lines are passed over. The
-/// user ends at the first colon; the password may hold spaces and colons. One user may stand there with several
-/// passwords, so that clients can move from one to the next. A byte order mark of UTF-8 at the head is no part of the
-/// first user: some editors write it, and nobody sees it.
+/// Reads a password file. Lines end with LF or CRLF; the last one may lack the line ending, and empty lines are
+/// skipped. The user name ends at the first colon; the password may hold spaces and colons. A user may be listed with
+/// several passwords, so that clients can move from one to the next. A UTF-8 byte order mark at the start is not part
+/// of the first user name: some editors write it, and it is invisible.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Malformed> {
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let mut entries = Vec::<Entry>::new();
@@ -120,5 +120,5 @@ pub const ENTRIES_MAX: usize = 1024;
 /// memcached: 255. A verifier alone has about 130.
 pub const LINE_BYTES_MAX: usize = 1024;
 const USER_BYTES_MAX: usize = 128;
-/// UTF-8's.
+/// The byte order mark in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -56,7 +56,7 @@ pub struct Tally {
     pub examples: Vec<String>,
     /// Connections that were opened again, for any reason.
     pub reconnects: u64,
-    /// Attempts to connect before the run that had to be repeated.
+    /// Connection attempts that had to be repeated before the run.
     pub connect_retries: u64,
     /// Bytes sent to the servers.
     pub sent_bytes: u64,
@@ -68,12 +68,12 @@ pub struct Tally {
     pub datagrams_disordered: u64,
     /// Open loop: requests that were sent later than planned by more than a millisecond because no connection was free.
     pub sent_late: u64,
-    /// Open loop: requests that were sent as late although a connection was free: the load itself was late.
+    /// Open loop: requests that were sent late although a connection was free, because the load generator was late.
     pub client_late: u64,
     /// Open loop: requests that were due and never sent, since no connection was free until the end. They are in no
     /// histogram, so the percentiles of a run with such requests are too low.
     pub unsent: u64,
-    /// Values that were checked. Those under keys that this run has not stored before are not.
+    /// Values that were checked. Values of keys that this run has not stored are not checked.
     pub verified: u64,
     /// Gets with a checked expiry.
     pub expiry_verified: u64,

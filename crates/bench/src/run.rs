@@ -98,11 +98,12 @@ pub fn run(scenario: &Scenario, watcher: &mut dyn Watcher, stop: &AtomicBool) ->
     outcome
 }
 
-/// Raises the limit of open files as far as a process may: a shell's is often 1024, and each connection is one.
+/// Raises the limit of open files as far as the process may. A shell's limit is often 1024, and each connection needs
+/// one descriptor.
 fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum {
-        // If that is refused, connecting says which connection found no descriptor.
+        // If that is refused, the connection that finds no descriptor reports it.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn read_token(file: &Path) -> io::Result<String> {
     Ok(token.trim_start_matches(BYTE_ORDER_MARK).to_owned())
 }
 
-/// Some editors write it at the head of a file, and nobody sees it.
+/// Some editors write it at the start of a file, where it is invisible.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The head of the response, and the bytes behind it that came with it.

@@ -149,7 +149,7 @@ impl Subject {
         format!("{}{}", self.prefix, NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What two servers that can do the same say alike, so that their reports can be compared.
+    /// Strips the server's address from a message, so that reports of equally capable servers can be compared.
     fn without_address<'m>(&self, message: &'m str) -> &'m str {
         let rest = message.strip_prefix(&self.address.to_string());
         rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)

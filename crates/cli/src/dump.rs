@@ -133,7 +133,7 @@ fn write<W: Write>(
     troubles.end()
 }
 
-/// Dumps one server after the other. Returns what was dumped now, and what is missing.
+/// Dumps the servers one after the other. Returns what was dumped now, and what is missing.
 fn walk(
     args: &Args,
     target: &Target,
@@ -145,7 +145,7 @@ fn walk(
     let mut tally = Tally::begin();
     let mut troubles = Troubles::of("dump");
     for server in target.servers()? {
-        // The other servers are of no use then.
+        // Once the output fails, the other servers need not be asked.
         let mut is_stuck = false;
         let walked = walk_server(target, &server.address, kept, &mut |record| {
             bar.inc(1);
@@ -177,7 +177,7 @@ fn walk_server(
     Ok(source.unaskable)
 }
 
-/// The number of items on the servers that answer; `None`: one of them does not tell.
+/// Number of items on the servers that answer; `None` if one of them does not report it.
 fn count(target: &Target) -> Result<Option<u64>, Failure> {
     let mut total = 0;
     for (_, stats) in target.client()?.stats("") {

@@ -128,7 +128,7 @@ pub(crate) fn report(tool: &str, summary: &Summary, counts: &Counts, quiet: bool
             "larder {tool}: {stored} stored, {kept} kept as they were, {expired} had expired, {refused} refused"
         );
     }
-    // A warning, not part of the summary: `--quiet` leaves out what went well.
+    // This is a warning, not part of the summary: `--quiet` only omits what went well.
     if *cut > 0 {
         let cut = count(*cut);
         eprintln!(

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         });
         match told {
             Ok(true) => {}
-            // Standard output says so.
+            // Standard output already says so.
             Ok(false) => troubles.add(Failure::Reported(EXIT_FAILURE)),
             Err(failure) => troubles.add(failure),
         }

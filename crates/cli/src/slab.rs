@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     troubles.end()
 }
 
-/// Asks a server.
+/// Asks one server for its slab classes.
 fn classes(target: &Target, server: &Server) -> Result<Classes, Failure> {
     let mut client = target.client_of(std::slice::from_ref(server))?;
     let mut classes = Classes::new();

@@ -184,8 +184,8 @@ pub(crate) fn failure_about(client: &Client, key: &str, error: &Error) -> Failur
     }
 }
 
-/// Passes on what each server replied. Fails if one of them, or `each`, failed: after all, and what they said is passed
-/// on.
+/// Passes each server's reply to `each`. Fails if a server or `each` failed, but only after all replies have been
+/// passed on.
 pub(crate) fn answers<T>(
     tool: &'static str,
     said: ByServer<T>,

@@ -4,12 +4,12 @@ use std::fmt::Display;
 
 use crate::Failure;
 
-/// Failures so far. They are reported behind what the tool prints, in the order in which they came.
+/// Failures so far. They are reported after the tool's output, in the order in which they came.
 #[must_use]
 pub(crate) struct Troubles {
     tool: &'static str,
     kept: Vec<Failure>,
-    /// The highest exit code of those that were reported; 0: none was.
+    /// Highest exit code reported so far; 0 if none was.
     reported: u8,
 }
 
@@ -37,7 +37,7 @@ impl Troubles {
         self.reported = self.reported.max(failure.exit_code());
     }
 
-    /// Reports all. The highest exit code counts, whichever server or key came first.
+    /// Reports all failures. The highest exit code counts, whichever server or key came first.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         for failure in std::mem::take(&mut self.kept) {
             self.report(&failure);

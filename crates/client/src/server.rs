@@ -18,7 +18,7 @@ pub struct Server {
 /// Servers. Their order decides which keys belong to which.
 ///
 /// Parsed as in libmemcached: `host[:port[:weight]]` or `host[:port] weight`, separated by commas; paths are Unix
-/// sockets. A path may have spaces, but no commas; where its last word is a number, that is the weight.
+/// sockets. A path may contain spaces but no commas; if its last word is a number, that is the weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers(pub Vec<Server>);
 

@@ -261,8 +261,8 @@ impl<K, V, C> Cache<K, V, C> {
     /// Finds a value, or computes and stores it. Of all threads that miss the key at a time one computes, and the
     /// others wait for its value.
     ///
-    /// If the closure panics, one of those who wait computes in turn. If the key is inserted or removed meanwhile,
-    /// those who asked before get the value, but it is not stored: what was inserted stays.
+    /// If the closure panics, one of the waiting threads computes in its place. If the key is inserted or removed
+    /// meanwhile, callers that asked before get the computed value, but it is not stored: the newer entry stays.
     ///
     /// Panics if the closure asks by this or the following methods for the same key, or for a key whose closure waits
     /// for this one: neither could ever end. Closures that ask for no other key are safe from that.
@@ -524,8 +524,8 @@ impl Shared {
         result
     }
 
-    /// Stores a computed value in place of what was there before it was computed (see [`Self::cas`]), and of nothing
-    /// else: an insert that came meanwhile is newer.
+    /// Stores a computed value, but only in place of the entry that was there before it was computed (see
+    /// [`Self::cas`]): an insert that came meanwhile is newer.
     fn store_computed(&self, key: &CacheKey<'_>, value: &[u8], ttl: Option<Duration>, replaced: Option<u64>) {
         if ttl == Some(Duration::ZERO) {
             return;
@@ -539,8 +539,8 @@ impl Shared {
         }
     }
 
-    /// The CAS value of what is in the place of a key, even if no look-up finds it: it may have expired within this
-    /// second, be another key's with the same digest, or not be decodable.
+    /// CAS value of the entry in a key's place, even if no look-up finds it: it may have expired within this second,
+    /// belong to another key with the same digest, or not be decodable.
     fn cas(&self, key: &CacheKey<'_>) -> Option<u64> {
         let mut checkout = self.handles.take();
         let guard = checkout.handle.pin(self.clock.now());
@@ -548,7 +548,7 @@ impl Shared {
         guard.peek(key.engine_key(), hash).ok().map(|fetched| fetched.item.cas())
     }
 
-    /// Also `Ok` if the terms do not hold.
+    /// Also returns `Ok` if the conditions of the store are not met.
     fn store_bytes(
         &self,
         key: &CacheKey<'_>,
@@ -592,7 +592,7 @@ impl Shared {
                 }
                 Stored::TooLarge => return Err(InsertError::TooLarge),
                 Stored::NotStored | Stored::Exists => return Ok(()),
-                // What it would have replaced has left the cache.
+                // The entry that it would have replaced has left the cache.
                 Stored::NotFound => (store.mode, store.compare) = (Mode::Add, None),
                 Stored::TryAgain => {}
                 _ => return Err(InsertError::OutOfMemory),

@@ -107,7 +107,7 @@ pub struct Engine {
 
     /// The number of flushes. A segment opened under a lower mark is flushed.
     pub(crate) flush_mark: AtomicU32,
-    /// The wall clock is so many seconds ahead of [`Now::secs`].
+    /// Seconds by which the wall clock is ahead of [`Now::secs`].
     wall_ahead_secs: AtomicI32,
     /// When the next flush is due; 0: none is pending.
     flush_at: AtomicU32,
@@ -363,8 +363,8 @@ impl Engine {
         self.arena.segments.log_segments as u64 * self.arena.segments.segment_bytes as u64
     }
 
-    /// True if more large values are being sent than may leave the cache meanwhile: the connection of one would be
-    /// closed if they were evicted. Looks at all segments.
+    /// True if more large values are being sent than may be evicted meanwhile: evicting a value would close the
+    /// connection that it is sent on. Looks at all segments.
     pub fn has_many_readers(&self) -> bool {
         let (values, bytes) = self.arena.pinned_runs();
         values > 1 && bytes > self.memory_limit() / 4
@@ -380,18 +380,19 @@ impl Engine {
         self.arena.segments.segment_bytes / 2
     }
 
-    /// Tells how many seconds the wall clock of [`Expiry::at_wall`] is ahead of [`Now::secs`]. Call it again when it is
-    /// set. Memory of items that would have expired by the clock before it was set back may be reused all the same.
+    /// Sets the number of seconds by which the wall clock of [`Expiry::at_wall`] is ahead of [`Now::secs`]. Call it
+    /// again whenever that clock is set. Memory of items that had expired by the clock before it was set back may
+    /// already be reused.
     pub fn set_wall_ahead(&self, secs: i32) {
         self.wall_ahead_secs.store(secs, Relaxed);
     }
 
-    /// The second from which an item is expired, as the wall clock is now; `None`: never.
+    /// The second from which an item counts as expired, by the current wall clock; `None`: never.
     pub(crate) fn secs_of(&self, expiry: Expiry) -> Option<u32> {
         expiry.secs_with(self.wall_ahead_secs.load(Relaxed))
     }
 
-    /// The same as an expiry that is counted.
+    /// Converts an expiry by the wall clock to one on the scale of [`Now::secs`]; others are unchanged.
     #[inline]
     pub(crate) fn counted(&self, expiry: Expiry) -> Expiry {
         if expiry.is_by_wall() { self.secs_of(expiry).map_or(Expiry::NEVER, Expiry::at) } else { expiry }

@@ -91,7 +91,7 @@ struct Readme;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// The crate's own page.
+/// Tests the examples in the crate's README.
 #[cfg(all(doctest, feature = "postcard"))]
 #[doc = include_str!("../README.md")]
 struct CrateReadme;

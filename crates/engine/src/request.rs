@@ -17,8 +17,9 @@ pub struct Now {
 
 /// When an item expires: the second (on the scale of [`Now::secs`]) from which it is no longer found.
 ///
-/// That second is counted ([`Expiry::at`]), or is one of the wall clock ([`Expiry::at_wall`]), which may be set: the
-/// caller tells the engine how far ahead that clock is ([`Engine::set_wall_ahead`](crate::Engine::set_wall_ahead)).
+/// The second is either on the scale of [`Now::secs`] ([`Expiry::at`]), or on that of the wall clock
+/// ([`Expiry::at_wall`]), which may be set: the caller tells the engine how far ahead that clock is
+/// ([`Engine::set_wall_ahead`](crate::Engine::set_wall_ahead)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expiry(pub(crate) u32);
 
@@ -28,7 +29,7 @@ impl Expiry {
     /// Expired before it was stored: stored all the same, never found.
     pub const PAST: Self = Self(1);
 
-    /// The latest second, 68 years after zero. A later one becomes this.
+    /// The latest second, 68 years after zero. Later times are clamped to it.
     pub const SECS_MAX: u32 = BY_WALL - 1;
 
     /// Expired from second `secs` on. 0 becomes [`Expiry::PAST`].
@@ -36,22 +37,23 @@ impl Expiry {
         Self(secs.clamp(1, Self::SECS_MAX))
     }
 
-    /// Expired once the wall clock shows second `secs`, since a zero that the caller chooses. 0 becomes 1.
+    /// Expires once the wall clock shows second `secs`, counted from a zero that the caller chooses. 0 becomes 1.
     pub fn at_wall(secs: u32) -> Self {
         Self(secs.clamp(1, Self::SECS_MAX) | BY_WALL)
     }
 
-    /// True if the second is one of the wall clock.
+    /// True if the expiry is by the wall clock.
     pub fn is_by_wall(self) -> bool {
         self.0 & BY_WALL != 0
     }
 
-    /// The second from which the item is expired, by its clock; `None`: never.
+    /// The second from which the item is expired, on the scale of its own clock; `None`: never.
     pub fn secs(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0 & Self::SECS_MAX)
     }
 
-    /// The same on the scale of [`Now::secs`], of which the wall clock is so many seconds ahead.
+    /// The second on the scale of [`Now::secs`], given that the wall clock is `wall_ahead_secs` ahead of it; `None`:
+    /// never.
     pub fn secs_with(self, wall_ahead_secs: i32) -> Option<u32> {
         let secs = self.secs()?;
         if !self.is_by_wall() {
@@ -60,12 +62,12 @@ impl Expiry {
         Some((i64::from(secs) - i64::from(wall_ahead_secs)).clamp(1, Self::SECS_MAX.into()) as u32)
     }
 
-    /// True if it is expired at `now`, if the wall clock is not ahead.
+    /// True if it has expired at `now`, assuming that the wall clock is not ahead.
     pub fn is_past(self, now: Now) -> bool {
         self.is_past_with(now, 0)
     }
 
-    /// The same with a wall clock that is so many seconds ahead.
+    /// True if it has expired at `now`, given that the wall clock is `wall_ahead_secs` ahead.
     #[inline]
     pub fn is_past_with(self, now: Now, wall_ahead_secs: i32) -> bool {
         if !self.is_by_wall() {
@@ -75,7 +77,7 @@ impl Expiry {
     }
 }
 
-/// In an [`Expiry`]: a second of the wall clock.
+/// Bit of an [`Expiry`] that marks a second of the wall clock.
 const BY_WALL: u32 = 1 << 31;
 
 /// Why a key was not found. Only statistics need the difference.

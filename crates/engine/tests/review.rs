@@ -327,7 +327,7 @@ fn moments_of_the_wall_clock_come_sooner_or_later_when_it_is_set() {
     assert_eq!(found(99, 0), [true, true, true]);
     assert_eq!(found(99, -9), [true, true, true]);
     assert_eq!(found(99, 1), [true, false, true]);
-    // Who was told that it is gone is not told otherwise.
+    // An item that a client was told is gone does not come back.
     assert_eq!(found(99, -50), [true, false, true]);
     assert_eq!(found(100, -50), [false, false, true]);
     assert_eq!(found(1_000, 8_999), [false, false, true]);

@@ -126,8 +126,8 @@ impl Core {
         }
     }
 
-    /// How many servers have a copy of an item besides the first: each server has one at most. The text protocol has no
-    /// copies.
+    /// Number of servers that hold a copy of an item besides the first: at most one copy per server. The text protocol
+    /// has no copies.
     fn replicas(&self, options: &Options) -> usize {
         if !options.binary {
             return 0;

@@ -71,9 +71,9 @@ pub enum Error {
     CrawlerBusy,
     /// stats store backup without a directory for it.
     BackupNotAllowed,
-    /// stats store backup by a client that may not read and write everything.
+    /// `stats store backup` from a client that may not read and write everything.
     BackupNotForUser,
-    /// stats store backup, while one is taken.
+    /// `stats store backup` while another backup is running.
     BackupRunning,
     /// stats store backup with a name that is none.
     BadBackupName,
@@ -137,9 +137,9 @@ pub enum Error {
     NotForUser,
     /// A change at a site that is new, and does not know enough of the other sites yet.
     NewSite,
-    /// A change at a site whose store is an older copy of itself, and that has no copy of another site yet.
+    /// A change at a site whose store is an older copy of itself and that has not yet taken a copy of another site.
     OutdatedSite,
-    /// A change at a site whose number another server has, too.
+    /// A change at a site whose number another server also has.
     SameSite,
     /// A store of a value in a namespace that has used up its quota of disk.
     OverDiskQuota,
@@ -165,7 +165,7 @@ pub enum Error {
     OutOfMemoryStoring,
     /// A line for which there is no memory.
     OutOfMemoryReading,
-    /// No memory for an item of the store that is to be read.
+    /// There is no memory for an item that has to be read from the store.
     OutOfMemoryFetching,
     /// Anything else found no memory.
     OutOfMemory,

@@ -195,8 +195,8 @@ pub(crate) fn encode<S: Sink>(bytes: &[u8], sink: &mut S) {
     }
 }
 
-/// Decodes as memcached does: bytes outside the alphabet are skipped, padding is required. A NUL ends the line there,
-/// so it stands in no key.
+/// Decodes as memcached does: bytes outside the alphabet are skipped, and padding is required. A NUL is refused, since
+/// it ends the line in memcached.
 fn decode(written: &[u8], buffer: &mut KeyBuffer) -> Option<usize> {
     if written.contains(&0) {
         return None;

@@ -188,7 +188,7 @@ impl Form<'_> {
         }
     }
 
-    /// The same without what it borrows from the request, for statistics and errors that outlast it.
+    /// Copies the form without the parts borrowed from the request, for statistics and errors that outlast it.
     pub fn without_request(&self) -> Form<'static> {
         match self {
             Form::Text(form) => Form::Text(*form),

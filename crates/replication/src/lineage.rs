@@ -1,44 +1,44 @@
-//! Which positions of the own log another site can have, by the runs of larderd that wrote it.
-//!
-//! Sequences are counted, so a store that is an older copy of itself gives out numbers that the log has had before, for
-//! other entries. A *run* is a random number that is new with each start. Each site keeps the run of a log with its
-//! cursor, and a site keeps the runs of its own log, each with the sequence at which the next one began. A cursor of a
-//! run that is not among them, or behind the end of its run, was in another log: this store is an older copy, or two
-//! servers go on from one.
+//! Checks whether a position that another site claims in this site's log is possible, by the runs of larderd that wrote
+//! the log.
+//! Sequences are counted, so a store that is an older copy of itself reuses sequence numbers that the log has already
+//! given to other entries. A *run* is a random number that is new with each start. Each site keeps the run of a log
+//! with its cursor, and also the runs of its own log, each with the sequence at which the next one began. A cursor
+//! whose run is not among them, or that lies beyond the end of its run, was in another log: either this store is an
+//! older copy, or two servers continue from the same copy.
 
 use crate::members::Cursor;
 
-/// How many ended runs are kept.
+/// Number of ended runs to keep.
 pub const RUNS_MAX: usize = 60;
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedRun {
-    /// Its number.
+    /// Its random number.
     pub run: u64,
-    /// The last sequence that the next run found.
+    /// The last sequence of the run, as the next run found it.
     pub end: u64,
 }
 
-/// The runs of a log of one incarnation.
+/// The runs of one incarnation of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
-    /// Nothing is known of runs up to this sequence: there a cursor is right, whatever its run is.
+    /// Runs up to this sequence are unknown: a cursor there is accepted, whatever its run is.
     pub unknown_to: u64,
-    /// The earlier runs that have sent the log to others, the oldest first.
+    /// Earlier runs that have sent the log to others, oldest first.
     pub ended: Vec<EndedRun>,
-    /// The last run that did so; 0: it is among the ended ones.
+    /// The last run that has sent the log to others; 0: it is among the ended ones.
     pub last: u64,
 }
 
 impl Lineage {
-    /// Of a log whose earlier runs nobody has noted, and which is so long.
+    /// The lineage of a log of this length whose earlier runs nobody has noted.
     pub fn beginning(last_sequence: u64) -> Self {
         Self { unknown_to: last_sequence, ..Self::default() }
     }
 
-    /// As a new process finds it: whoever wrote the log before is gone, and left it so long. Call before anything is
-    /// appended. True: this has to be noted before anything else.
+    /// Opens the lineage in a new process: the run that wrote the log before has ended, and the log ends at
+    /// `last_sequence`. Call before anything is appended. True: the lineage has to be noted before anything else.
     pub fn open(&mut self, last_sequence: u64) -> bool {
         if self.last == 0 {
             return false;
@@ -51,20 +51,20 @@ impl Lineage {
         true
     }
 
-    /// The same site's log goes on as one of another incarnation, sent by this run, from here on. The earlier runs are
-    /// kept to tell earlier logs from later ones.
+    /// Continues this site's log as one of another incarnation, written by this run. The earlier runs are kept to tell
+    /// earlier logs from later ones.
     pub fn renew(&mut self, run: u64, last_sequence: u64) {
         *self = Self { unknown_to: last_sequence, last: run, ended: std::mem::take(&mut self.ended) };
     }
 
-    /// True if a cursor of another incarnation is in an earlier log of the site, as far as that is known. If it is not,
-    /// the log went on as one that this store knows nothing of.
+    /// True if a cursor of another incarnation is in an earlier log of the site, as far as that is known. Otherwise the
+    /// log continued as one that this store has not seen.
     pub fn is_earlier(&self, cursor: Cursor) -> bool {
         let is_known = |run| run == self.last || self.ended.iter().any(|ended| ended.run == run);
         cursor.run == 0 || is_known(cursor.run)
     }
 
-    /// True if a cursor can be one of this log, which is durable up to there.
+    /// True if the cursor may be a position in this log, which is durable up to `durable`.
     pub fn has(&self, cursor: Cursor, durable: u64) -> bool {
         let ended = self.ended.iter().find(|ended| ended.run == cursor.run);
         let end = match ended {
@@ -100,14 +100,15 @@ mod tests {
         for (run, sequence) in [(1, 0), (1, 10), (2, 10), (2, 20), (3, 5), (3, 28)] {
             assert!(lineage.has(at(run, sequence), 28), "{run} {sequence}");
         }
-        // Behind the end of a run, not durable, of a run that is none of this log's, of one that has none.
+        // These are beyond the end of a run, not durable, of a run that this log never had, and of a run that sent
+        // nothing.
         for (run, sequence) in [(1, 11), (2, 21), (3, 29), (9, 1), (9, 11), (0, 1)] {
             assert!(!lineage.has(at(run, sequence), 28), "{run} {sequence}");
         }
         assert!(lineage.has(Cursor::default(), 28), "nothing at all");
     }
 
-    /// Two logs go on from one copy, made while run 2 was going on: neither has what the other one has sent.
+    /// Two logs continue from one copy, made during run 2: neither has what the other has sent since.
     #[test]
     fn an_older_copy_is_told_from_what_went_on() {
         let mut went_on = of_runs(2);
@@ -117,12 +118,12 @@ mod tests {
         copy.open(14);
         copy.last = 4;
         assert!(copy.has(at(2, 14), 1000) && copy.has(at(1, 10), 1000));
-        // However long it has become.
+        // This holds however long the copy has become.
         assert!(!copy.has(at(2, 15), 1000) && !copy.has(at(3, 21), 1000));
         assert!(went_on.has(at(2, 20), 1000) && !went_on.has(at(4, 15), 1000));
     }
 
-    /// A process that sends nothing to anybody changes nothing, but that the run before it is over.
+    /// A process that sends nothing to others only ends the run before it.
     #[test]
     fn runs_that_nobody_has_heard_of_are_not_kept() {
         let mut lineage = of_runs(1);
@@ -149,7 +150,7 @@ mod tests {
         let mut lineage = Lineage::beginning(100);
         lineage.last = 1;
         assert!(lineage.has(at(0, 100), 200) && !lineage.has(at(0, 101), 200));
-        // Nor is what is of a run that was too long ago.
+        // Runs that ended too long ago are dropped, too.
         let long = of_runs(RUNS_MAX as u64 + 3);
         assert_eq!((long.ended.len(), long.unknown_to), (RUNS_MAX, 20));
         assert!(long.has(at(1, 10), 1000) && !long.has(at(1, 21), 1000) && long.has(at(3, 30), 1000));

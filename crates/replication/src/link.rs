@@ -32,7 +32,7 @@ pub struct Settings {
     pub site: u8,
     /// Of its log. Not 0.
     pub incarnation: u64,
-    /// Random, and new with each start. Not 0.
+    /// Random number that is new with each start. Not 0.
     pub run: u64,
     /// What all sites of the cluster know.
     pub token: Token,
@@ -122,7 +122,7 @@ fn unexpected() -> Closed {
     )
 }
 
-/// Another server has this one's number, or this one has come to itself.
+/// Closes the connection: another server has this one's number, or this server has connected to itself.
 fn same_number(settings: &Settings, run: u64) -> Closed {
     let site = settings.site;
     if run == settings.run {

@@ -32,9 +32,9 @@ const HEARD_MICROS: u64 = 60_000_000;
 pub struct Cursor {
     /// Of the log; 0: none. A log gets a new one when it is created, and when it is restored from a backup.
     pub incarnation: u64,
-    /// The run of the log's site that said so: see [`Lineage`](crate::lineage::Lineage); 0: it was not known then.
+    /// Run of the log's site that gave this cursor, see [`Lineage`](crate::lineage::Lineage); 0: it was not known then.
     pub run: u64,
-    /// All up to it is known.
+    /// All entries up to this sequence are known.
     pub sequence: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Position {
     pub cursor: Cursor,
     /// Its last beat in that.
     pub beat: Beat,
-    /// How much of this site's log it had, durably, when this was written.
+    /// The part of this site's log that the other had durably when this was written.
     pub confirmed: Cursor,
 }
 
@@ -194,7 +194,7 @@ impl Members {
         if position.incarnation != member.position.incarnation {
             member.confirmed = Cursor::default();
         }
-        // Of what is known since the start, none is older.
+        // A confirmation that came since the start is never older.
         if member.confirmed == Cursor::default() {
             member.confirmed = position.confirmed;
         }
@@ -227,7 +227,7 @@ impl Members {
         self.beat = beat;
     }
 
-    /// A site, whose log has this incarnation, has all of our log up to here, durably.
+    /// Notes that a site, whose log has this incarnation, has our log durably up to this cursor.
     pub fn note_confirmed(&mut self, site: u8, incarnation: u64, cursor: Cursor) {
         let member = self.others.get_mut(&site);
         if let Some(member) = member.filter(|member| member.position.incarnation == incarnation)
@@ -238,7 +238,7 @@ impl Members {
         }
     }
 
-    /// A position as it is to be kept: with what its site has confirmed by now.
+    /// A position as it is to be kept: with the cursor that its site has confirmed by now.
     pub fn with_confirmed(&self, position: Position) -> Position {
         let member = self.others.get(&position.site);
         let member = member.filter(|member| member.position.incarnation == position.incarnation);
@@ -298,7 +298,7 @@ impl Members {
         Beat { clock, stable, horizon: horizon.max(self.beat.horizon) }
     }
 
-    /// Up to this sequence every site that counts has the own log, durably.
+    /// Sequence up to which every counted site has this site's log durably.
     pub fn confirmed(&self) -> u64 {
         self.counted().map(|member| member.confirmed.sequence).min().unwrap_or(u64::MAX)
     }
@@ -326,7 +326,7 @@ impl Members {
     /// us: it was restored from a backup, so it may have what everybody has forgotten, and is out.
     pub fn introduced(&self, site: u8, incarnation: u64) -> Option<Position> {
         let known = self.position(site)?;
-        // What its log had before it was another one, it may not have now.
+        // The site may have lost entries that it confirmed under its earlier incarnation.
         let position = Position { confirmed: Cursor::default(), ..known };
         match position.incarnation {
             // Only an operator lets it in again.

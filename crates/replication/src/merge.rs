@@ -96,12 +96,12 @@ pub enum Fit {
     Next,
     /// All of it is applied already.
     Known,
-    /// Something is missing before it, or it is of another incarnation or run: the connection is of no use.
+    /// Entries before it are missing, or its incarnation or run is another: the connection is useless.
     Gap,
 }
 
 impl Batch {
-    /// Whether this batch, of a log of this incarnation, by this run, is applied to a site at this cursor.
+    /// Compares this batch, of a log with this incarnation and run, with a site's cursor.
     pub fn fit(&self, incarnation: u64, run: u64, cursor: Cursor) -> Fit {
         let is_of_log = (cursor.incarnation, cursor.run) == (incarnation, run);
         if !is_of_log || self.from > cursor.sequence {

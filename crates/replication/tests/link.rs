@@ -123,7 +123,7 @@ impl Link {
         self.publisher.admit(Admission::Log);
         let (actions, started) = self.run(NOW);
         assert_eq!(started, [SubscriberAction::Started]);
-        // A cursor is not confirmed by itself: it may not be durable yet.
+        // Receiving a cursor does not confirm it: the entries may not be durable yet.
         assert_eq!(actions, [PublisherAction::ReadLog { after: 7, bytes_max: settings(1).batch_bytes }]);
         self.subscriber.durable(7);
         let (actions, _) = self.run(NOW);
@@ -290,7 +290,7 @@ fn who_does_not_know_the_token_is_refused() {
     assert_eq!(closed_by(&actions), Some((Refusal::Token, false)));
 }
 
-/// Both ends know it, and that it is true: they refuse changes for that.
+/// Both ends learn of it, and that it is proven, so both refuse changes.
 #[test]
 fn another_server_with_the_same_number_is_refused() {
     let twin = Settings { run: 7, ..settings(2) };
@@ -299,7 +299,7 @@ fn another_server_with_the_same_number_is_refused() {
     let [SubscriberAction::Close(closed)] = &pulled[..] else { panic!("{pulled:?}") };
     assert_eq!((closed.refusal, closed.by_peer), (Refusal::SameSite, false));
     assert_eq!(closed.sentence, "two servers have the number 2: give each its own `--site`");
-    // Who only says so, and knows no token, is not believed.
+    // A server that claims it without knowing the token is not believed.
     let mut subscriber = subscriber(settings(2));
     let challenge = Challenge { protocol: PROTOCOL, site: 2, incarnation: 5, run: 6, nonce: [7; 32] };
     subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);

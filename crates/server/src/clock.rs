@@ -2,14 +2,14 @@
 //!
 //! Two clocks decide when items expire:
 //!
-//! - A time to live is counted on the monotonic clock that goes on while the machine is suspended (`CLOCK_BOOTTIME`). A
-//!   step of the wall clock neither expires nor revives such an item.
-//! - A Unix time is compared with the wall clock of now. How far that is ahead of the other is found once a second
-//!   ([`Clock::observe_wall`]), since it may be set.
+//! A time to live is counted on the monotonic clock that goes on while the machine is suspended (`CLOCK_BOOTTIME`).
+//! Setting the wall clock neither expires nor revives such an item.
+//! A Unix time is compared with the current wall clock. That clock may be set, so its lead over the other one is
+//! measured once a second ([`Clock::observe_wall`]).
 //!
-//! Stores and other sites are told Unix times, and what comes from there is judged by the wall clock. A cache that is
-//! kept in a file (`-e`) goes on from where an earlier process left it: then the seconds began with the start of the
-//! first, as memcached's do.
+//! Stores and other sites get Unix times, and times that come from there are judged by the wall clock. A cache that is
+//! kept in a file (`-e`) continues the seconds of the earlier process, which began with the start of the first one, as
+//! memcached's do.
 
 #[cfg(debug_assertions)]
 mod debug;
@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use larder_engine::{Expiry, Now};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A moment of the monotonic clock, which counts while the machine is suspended: as one number, so that a duration is
+/// A moment of the monotonic clock that counts while the machine is suspended, as one number, so that a duration takes
 /// one subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
@@ -55,22 +55,22 @@ pub struct Clock {
     started: Moment,
     /// The second of the start.
     first_secs: u32,
-    /// Unix time of the second 0, by the wall clock when it was last found to be set.
+    /// Unix time of second 0, by the wall clock as it was last observed.
     zero_unix_micros: AtomicI64,
-    /// The same in whole seconds since [`WALL_ZERO_SECS`].
+    /// Lead of the wall clock in whole seconds since [`WALL_ZERO_SECS`].
     wall_ahead_secs: AtomicI32,
     #[cfg(debug_assertions)]
     adjustment: debug::Adjustment,
 }
 
-/// The source of the time.
+/// The source of time.
 #[derive(Debug)]
 enum Source {
     System,
-    /// A simulation sets it.
+    /// The time is set by a simulation.
     Simulated {
         nanos: Arc<AtomicU64>,
-        /// The wall clock is ahead of `nanos` by so many microseconds of Unix time.
+        /// Microseconds of Unix time by which the wall clock is ahead of `nanos`.
         wall_ahead_micros: AtomicI64,
     },
 }
@@ -83,8 +83,8 @@ impl Source {
         }
     }
 
-    /// Reads by how many microseconds the wall clock is ahead of the monotonic one. `None`: this thread lost its core
-    /// each time between the two, and they must be read `together`.
+    /// Reads the microseconds by which the wall clock is ahead of the monotonic one. `None`: this thread lost its core
+    /// between the two readings each time, although they must be read `together`.
     fn wall_ahead_micros(&self, together: bool) -> Option<i64> {
         if let Self::Simulated { wall_ahead_micros, .. } = self {
             return Some(wall_ahead_micros.load(Relaxed));
@@ -116,7 +116,7 @@ impl Clock {
             started: source.now(),
             source,
             first_secs: FIRST_SEC,
-            // As if the wall clock had been set since: it is looked at.
+            // The first observation treats the wall clock as if it had just been set.
             zero_unix_micros: AtomicI64::new(i64::MIN),
             wall_ahead_secs: AtomicI32::new(0),
             #[cfg(debug_assertions)]
@@ -138,7 +138,7 @@ impl Clock {
         clock
     }
 
-    /// Finds out whether the wall clock was set. Returns how many seconds it is ahead, for
+    /// Detects whether the wall clock was set. Returns the seconds by which it is ahead, for
     /// [`Engine::set_wall_ahead`](larder_engine::Engine::set_wall_ahead).
     pub fn observe_wall(&self) -> i32 {
         let known_micros = self.zero_unix_micros.load(Relaxed);
@@ -155,7 +155,7 @@ impl Clock {
         self.wall_ahead_secs.load(Relaxed)
     }
 
-    /// Sets the wall clock of a simulation ahead by so many seconds, or back.
+    /// Moves the wall clock of a simulation by `secs`, forwards or back.
     pub fn set_simulated_wall(&self, secs: i64) {
         if let Source::Simulated { wall_ahead_micros, .. } = &self.source {
             wall_ahead_micros.fetch_add(secs.saturating_mul(MICROS_PER_SEC), Relaxed);
@@ -197,16 +197,16 @@ impl Clock {
         }
     }
 
-    /// An expiry at a Unix time.
+    /// The expiry for a Unix time.
     fn at_unix(&self, unix_secs: i64) -> Expiry {
         match clamp(unix_secs.saturating_sub(WALL_ZERO_SECS)) {
-            // Long ago.
+            // Such a time passed long ago.
             0 => Expiry::PAST,
             secs => Expiry::at_wall(secs),
         }
     }
 
-    /// The second from which an item is expired, on the scale of [`Now::secs`] and as the wall clock is now; `None`:
+    /// The second from which an item is expired, on the scale of [`Now::secs`] and by the current wall clock; `None`:
     /// never.
     pub fn secs_of(&self, expiry: Expiry) -> Option<u32> {
         expiry.secs_with(self.wall_ahead_secs.load(Relaxed))
@@ -233,7 +233,7 @@ impl Clock {
         Some(if expiry.is_by_wall() { WALL_ZERO_SECS + i64::from(secs) } else { self.wall_secs(secs) })
     }
 
-    /// The reverse of [`Clock::exptime_secs`]; `None`: it has expired.
+    /// The reverse of [`Clock::exptime_secs`]; `None`: the item has expired.
     pub fn unexpired(&self, exptime_secs: u64) -> Option<Expiry> {
         if exptime_secs == 0 {
             return Some(Expiry::NEVER);
@@ -249,12 +249,12 @@ impl Clock {
         exptime > RELATIVE_SECS_MAX && exptime <= self.wall_secs(FIRST_SEC) - 61
     }
 
-    /// The Unix time of a second on the scale of [`Now::secs`], as the wall clock is now.
+    /// Unix time of a second on the scale of [`Now::secs`], by the current wall clock.
     pub fn wall_secs(&self, secs: u32) -> i64 {
         WALL_ZERO_SECS + i64::from(self.wall_ahead_secs.load(Relaxed)) + i64::from(secs)
     }
 
-    /// Unix time now.
+    /// The current Unix time in seconds.
     pub fn unix_secs(&self) -> u64 {
         self.observe_wall();
         u64::try_from(self.wall_secs(self.now().secs)).unwrap_or(0)
@@ -281,11 +281,12 @@ pub const FIRST_SEC: u32 = 2;
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 const MICROS_PER_SEC: i64 = 1_000_000;
-/// The zero of [`Expiry::at_wall`], in Unix time: 2020. No exptime that is to come is earlier, and 2088 is the latest.
+/// Unix time of the zero of [`Expiry::at_wall`]: the start of 2020. No future exptime is earlier; the latest is in
+/// 2088.
 const WALL_ZERO_SECS: i64 = 1_577_836_800;
-/// The wall clock was set, if it differs by this much from what it would show. NTP adjusts less without a step.
+/// The wall clock counts as set if it differs by at least this much from its expected value. NTP slews smaller offsets.
 const STEP_MICROS_MIN: u64 = 500_000;
-/// Two clocks are read together if that takes no longer.
+/// Two clocks count as read together if reading them takes no longer than this.
 const READING_NANOS_MAX: u64 = 50_000_000;
 const READINGS_MAX: u32 = 8;
 
@@ -349,7 +350,7 @@ mod tests {
         assert!(clock.is_before_start(1_800_000_000 - 61) && !clock.is_before_start(1_800_000_000 - 60));
     }
 
-    /// A time to live is not told by the wall clock, a Unix time by nothing else.
+    /// A time to live does not depend on the wall clock; a Unix time depends on nothing else.
     #[test]
     fn the_wall_clock_decides_on_unix_times_alone() {
         for step_secs in [3_600, -3_600, 1, -1] {
@@ -366,7 +367,7 @@ mod tests {
             assert_eq!((left_secs(unix), left_secs(counted)), (Some(5_000 - step_secs), Some(5_000)));
             assert_eq!(clock.unix_secs_of(unix), Some(1_800_005_000));
             assert_eq!(clock.exptime_secs(counted), (1_800_005_000 + step_secs) as u64);
-            // A lock that is to live 31 s lives 31 s.
+            // A lock that is set to live for 31 s lives for 31 s.
             let wall_secs = 1_800_000_000 + step_secs;
             assert_eq!(left_secs(clock.expiry(wall_secs + 31, clock.now())), Some(31));
             let stored = clock.unexpired((wall_secs + 31) as u64).expect("it is to come");
@@ -391,7 +392,7 @@ mod tests {
         }
     }
 
-    /// Both go on, and by the same: the wall clock has not been set.
+    /// Both clocks advance by the same amount, so the wall clock was not set.
     #[test]
     fn time_that_passes_is_no_step() {
         let clock = Clock::start();

@@ -124,7 +124,7 @@ fn reload(shared: &Shared, pool: &WorkerPool, supervisor: &Supervisor) {
         site.reload_peers();
     }
     shared.namespaces.reload(&shared.settings, shared.persistence.as_ref());
-    // To read policies, and to pass on what lower quotas leave them no room for.
+    // Workers wake to read the new policies, and to give up what lower quotas leave no room for.
     pool.wake_all();
     supervisor.reloaded();
 }

@@ -280,7 +280,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// The reply that begins at byte `begin` of the output depends on what was done since the last call.
+    /// Notes that the reply beginning at byte `begin` of the output depends on everything done since the last call.
     pub(crate) fn depend(&mut self, begin: usize, form: &Form<'_>, only_removes: bool) {
         let position = self.guards.take_awaited();
         if position == 0 {
@@ -294,7 +294,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.out.dependents.push(begin, position, only_removes, form, learns);
     }
 
-    /// What follows in the output belongs to other requests.
+    /// Ends the reply to a request: later output belongs to other requests.
     #[inline]
     pub(crate) fn end_request(&mut self) {
         let end = self.out.len_bytes();

@@ -59,8 +59,8 @@ fn main() -> ExitCode {
 }
 
 /// Runs the server, from the settings to its end. Steps that can fail come before it goes to the background, so that
-/// the caller sees the failure. Names that another server may have are taken after them. Steps that need root come
-/// before privileges are dropped. Threads come last, because the other steps need a process with one thread.
+/// the caller sees the failure. Names that another server may hold are taken after those steps. Steps that need root
+/// come before privileges are dropped. Threads come last, because the other steps need a process with one thread.
 fn serve(mut settings: Settings) -> Result<(), Refusal> {
     journal::open(&settings.journal, settings.verbosity);
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -254,7 +254,7 @@ fn work(
         web.start(Arc::clone(&shared), Arc::clone(&pool))?;
     }
     let tell = || tracing::info!(pid = std::process::id(), addresses, "Serving");
-    // A person who watches wants to know; programs expect memcached's silence.
+    // A person at a terminal wants to know; programs expect memcached's silence.
     if shared.settings.daemon {
         tell()
     } else {

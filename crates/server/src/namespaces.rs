@@ -178,7 +178,7 @@ impl Namespaces {
         true
     }
 
-    /// Tells the engines how many seconds the wall clock is ahead.
+    /// Sets the seconds by which the wall clock is ahead, in all engines.
     pub(crate) fn set_wall_ahead(&self, secs: i32) {
         self.engines.iter().for_each(|engine| engine.set_wall_ahead(secs));
     }
@@ -204,7 +204,7 @@ impl Namespaces {
         self.engines.get(usize::from(number)).filter(|_| is_stored)
     }
 
-    /// The rights of a user, as the policies are now. `None`: a client without a name.
+    /// The rights of a user under the current policies. `None`: a client without a name.
     pub(crate) fn rights(&self, user: Option<&[u8]>) -> Rights {
         self.table().map_or(Rights::ALL, |table| Rights::of(&table, user))
     }

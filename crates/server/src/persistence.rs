@@ -7,8 +7,8 @@
 //!   request is executed again. The worker does it if the system has the record in its page cache, else a thread of its
 //!   own.
 //! - The committer ([`threads`]) appends and syncs; another thread cleans up.
-//! - Disk quotas ([`disk_quotas`]) are checked before a value is stored, and write budgets ([`write_budgets`]) before
-//!   any change.
+//! Disk quotas ([`disk_quotas`]) are checked before a value is stored; write budgets ([`write_budgets`]), before any
+//! change.
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
 //! - The committer, each reader and each worker have a meter ([`meters`]); [`figures`] reads them all.
 
@@ -89,7 +89,7 @@ impl StoreSettings {
         self.readers + 1 + key_dumps::THREADS + peers
     }
 
-    /// Descriptors beside those of segments: of directories, the lock, files that are being written, a backup, and of
+    /// Number of descriptors besides those of segments: for directories, the lock, files being written, a backup, and
     /// connections with other sites.
     pub(crate) fn descriptors(&self) -> usize {
         let of_files = match self.driver {
@@ -99,8 +99,9 @@ impl StoreSettings {
         of_files + self.replication.as_ref().map_or(0, |_| crate::replication::DESCRIPTORS_MAX)
     }
 
-    /// Descriptors of segments, each of which is an open file: as many as it needs at the least, and as many more as it
-    /// may come to need. While a backup reads those that cleaning has removed, there are twice as many.
+    /// Numbers of descriptors for segments, each of which is an open file: the number to have at least, and how many
+    /// more may be needed later. The minimum counts each segment twice, since a backup may still read those that
+    /// cleaning has removed.
     pub fn segment_descriptors(&self) -> (usize, usize) {
         if self.driver != Driver::Log {
             return (0, 0);
@@ -357,7 +358,8 @@ impl Persistence {
         found
     }
 
-    /// Why this site takes no changes of what is replicated now. `None`: it does, or is not one of several sites.
+    /// Reason why this site currently refuses changes of replicated items. `None`: it takes them, or is not one of
+    /// several sites.
     #[inline]
     pub(crate) fn site_refusal(&self) -> Option<Error> {
         self.replication.get().and_then(|site| site.refusal())
@@ -380,7 +382,7 @@ impl Persistence {
         admitted.map_err(|refusal| (refusal != Refusal::Busy).then(|| error_of(refusal)))
     }
 
-    /// Whether cleaning follows what this namespace writes. Errors: ask again then.
+    /// Checks whether cleaning keeps up with what this namespace writes. Errors: the time to ask again.
     pub(crate) fn admit_to_write(&self, number: u8) -> Result<(), Instant> {
         let Some(store) = self.store.get() else { return Ok(()) };
         self.write_budgets.admit(number, &**store, self.journal.load().1)
@@ -392,7 +394,7 @@ impl Persistence {
         self.journal.outcome(position)
     }
 
-    /// What to tell a client whose change at this position is lost.
+    /// The error for a client whose change at this position is lost.
     pub(crate) fn loss(&self, position: Position) -> Error {
         error_of(self.journal.loss(position))
     }
@@ -425,7 +427,7 @@ fn resume_flushes(shared: &Shared, store: &dyn Store) {
     let now = shared.clock.now();
     let mut orphans = Vec::new();
     for pending in store.pending_flushes() {
-        // `None`: that has passed.
+        // `None`: its time has passed.
         let at = shared.clock.unexpired(pending.at_secs).and_then(|at| shared.clock.secs_of(at));
         match shared.namespaces.stored_engine(&pending.prefix) {
             Some(engine) => drop(engine.flush(now, at)),
@@ -477,11 +479,12 @@ impl VersionClock for WallClock {
     }
 }
 
-/// Files of a store and a backup, but for segments.
+/// Maximum number of open files of a store and a backup, apart from segments.
 const FILES_OPEN_MAX: usize = 32;
-/// A store that has no descriptors for so many more segments (of 64 MiB: 4 GiB, a terabyte) ...
+/// A store that has no descriptors for at least this many more segments (64 MiB each: 4 GiB, or with the next constant
+/// a terabyte) ...
 const SEGMENTS_AHEAD_MIN: usize = 64;
-/// ... gets them before connections do, and for so many if the system allows it.
+/// ... gets them before connections do: up to this many, if the system allows it.
 const SEGMENTS_AHEAD: usize = 16 << 10;
 /// As many as a minute has: more than an interval.
 const LOST_VERSIONS: u64 = (60 * 8_000) << SITE_BITS;

@@ -119,8 +119,8 @@ const COMPARE_HOURS: u32 = 24;
 
 /// The most peers: there are 2 to 8 sites.
 pub const PEERS_MAX: usize = 7;
-/// Descriptors of a site: for each connection that is accepted or made a socket, a copy of it and an eventfd; for each
-/// peer there are the connections of its log, and of what is beside that.
+/// Maximum number of descriptors of a site. Each connection, accepted or made, needs a socket, a copy of it and an
+/// eventfd; each peer has one connection for its log and others beside it.
 pub(crate) const DESCRIPTORS_MAX: usize = 3 * (publish::CONNECTIONS_MAX + 3 * PEERS_MAX) + 8;
 
 /// Tells the log which namespaces take no part because they are not kept in the store.
@@ -143,8 +143,8 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts them. `listener` is that of [`ReplicationSettings::listen`], nonblocking. Call once, when the store is
-    /// open. Errors: a sentence for the operator.
+    /// Starts the threads. `listener` is that of [`ReplicationSettings::listen`], nonblocking. Call once, when the
+    /// store is open. Errors: a sentence for the operator.
     pub fn start(
         shared: &Arc<Shared>,
         pool: &Arc<WorkerPool>,

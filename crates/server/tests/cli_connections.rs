@@ -68,12 +68,12 @@ fn as_many_connections_as_open_files_are_enough_to_start() {
     ask(&mut connect(&server), "get a\r\n", "END\r\n");
 }
 
-/// Whoever opens as many connections as there may be takes no descriptor from the store.
+/// Clients that open as many connections as they may take no descriptor from the store.
 #[test]
 fn connections_leave_the_store_its_descriptors() {
     let folder = Folder::create();
     let mut command = Command::new("sh");
-    // Who may raise the limit is root.
+    // Only root may raise the limit.
     let script = r#"ulimit -n 500
         if [ "$(id -u)" = 0 ]; then exec setpriv --bounding-set=-sys_resource "$0" "$@"; fi
         exec "$0" "$@""#;
@@ -86,7 +86,7 @@ fn connections_leave_the_store_its_descriptors() {
     assert!((300..450).contains(&connections), "{connections}");
     let mut stream = connect(&server);
     let mut others: Vec<TcpStream> = (0..450).filter_map(|_| server.connect().ok()).collect();
-    // All have been accepted, or refused.
+    // By then all have been accepted or refused.
     for other in &mut others {
         other.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
         let _ = other.write_all(b"mn\r\n");

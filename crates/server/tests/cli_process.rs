@@ -136,11 +136,12 @@ fn a_unix_socket_has_the_mode_asked_for_and_replaces_a_stale_one() {
     assert_eq!(mode(&path), 0o766);
 }
 
-/// Whoever cannot serve takes nothing from a server that does: neither its socket, nor its pid file, nor its port file.
+/// A server that cannot serve takes nothing from one that does: neither its socket, nor its pid file, nor its port
+/// file.
 #[test]
 fn a_second_server_leaves_the_first_one_its_names() {
     let folder = Folder::create();
-    // The user that root becomes makes files here.
+    // The user that root switches to creates files here.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
     let [socket, pid, store, cache] = ["socket", "pid", "store", "cache"].map(|name| folder.arg(name));
     let [other, damaged] = ["other", "damaged"].map(|name| folder.arg(name));

@@ -57,7 +57,7 @@ const ALWAYS: &str = "pid uptime time version libevent pointer_size rusage_user 
     crawler_items_checked lrutail_reflocked [moves_to_cold moves_to_warm moves_within_lru direct_reclaims \
     lru_bumps_dropped]";
 
-/// In a group of their own.
+/// Statistics that are in a separate group.
 const OWN: &str = "larder_memory_used_bytes larder_read_only larder_refused_read_only larder_version";
 
 const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask \
@@ -73,7 +73,7 @@ fn stats_has_memcacheds_names_in_its_order() {
     let defaults = lines(&start("-t 1"), &["stats\r\n"]);
     let all = ALWAYS.replace(['[', ']'], "");
     assert_eq!(names(&defaults), all.split_whitespace().collect::<Vec<_>>());
-    // As many as memcached 1.6.45 has: its own test counts them.
+    // memcached 1.6.45 has as many: its own test counts them.
     assert_eq!(defaults.len(), 93);
     let own = lines(&start("-t 1"), &["stats larder\r\n"]);
     assert_eq!(names(&own), OWN.split(' ').collect::<Vec<_>>());

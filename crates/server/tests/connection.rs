@@ -119,8 +119,8 @@ fn small() -> Settings {
     Settings { memory_bytes: 8 << 20, item_bytes_max: 1 << 20, threads: 1, ..Settings::default() }
 }
 
-/// A lock that is set to live until 31 s from now by the wall clock lives 31 s, whatever that clock was before. An item
-/// that a client was told to have expired stays so.
+/// A lock that is set to live until 31 s from now by the wall clock lives for 31 s, whatever that clock showed before.
+/// An item that a client was told has expired stays expired.
 #[test]
 fn unix_times_are_judged_by_the_wall_clock_of_now() {
     let nanos = Arc::new(AtomicU64::new(1_000_000_000));
@@ -148,7 +148,7 @@ fn unix_times_are_judged_by_the_wall_clock_of_now() {
     pass(1);
     assert_eq!(ask(&mut server, &until(1_800_003_662)), "HD\r\n");
 
-    // It is set while items wait: they expire when it shows their time, and what has a time to live does not care.
+    // The clock is set while items wait: Unix times expire when it shows their time, and times to live are unaffected.
     ask(&mut server, "ms counted 1 T60\r\nx\r\nms unix 1 T1800003691\r\nx\r\n");
     assert_eq!(ask(&mut server, "mg counted t\r\nmg unix t\r\n"), "HD t60\r\nHD t60\r\n");
     set(&server, 50);

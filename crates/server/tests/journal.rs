@@ -85,7 +85,7 @@ fn without_options_nothing_is_said() {
     }
 }
 
-/// A person at a terminal is told that it serves, and where.
+/// A person at a terminal is told that the server runs, and at which addresses.
 #[test]
 fn at_a_terminal_one_line_says_that_it_serves() {
     if Command::new("script").arg("--version").output().is_err() {

@@ -52,7 +52,7 @@ impl Client {
 
 const TOKEN: &str = "operators-know-this-token";
 
-/// A file with it.
+/// A file that contains the token.
 fn token_file() -> &'static str {
     static WRITTEN: Once = Once::new();
     let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/read-only-token");

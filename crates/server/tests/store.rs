@@ -158,7 +158,7 @@ fn a_confined_store_is_kept() {
     assert_eq!(larder_store::check(&files, false).expect("it can be read").damages, []);
 }
 
-/// Six of 6 MB where memory has room for two: their readers wait their turn.
+/// Six values of 6 MB are read while memory has room for two: their readers take turns.
 #[test]
 fn items_larger_than_what_memory_has_free_are_read_in_turn() {
     const READERS: usize = 6;
@@ -183,7 +183,7 @@ fn items_larger_than_what_memory_has_free_are_read_in_turn() {
             });
         }
     });
-    // All of them by one request: nobody else waits, and it has all.
+    // One request reads all of them: nobody else waits, and it gets all.
     let mut client = Client::of(&server);
     client.send("get large0 large1 large2 large3 large4 large5\r\n");
     for nth in 0..READERS {
@@ -211,7 +211,7 @@ fn an_item_that_memory_has_no_room_for_can_be_deleted() {
     assert_eq!(Client::of(&server).ask("get large\r\n"), "END");
 }
 
-/// Descriptors come and go: what could not be made for want of one is refused, and nothing is given up for good.
+/// Descriptors run out and come back: changes that need one are refused meanwhile, and nothing is given up for good.
 #[test]
 fn a_store_goes_on_once_there_are_descriptors_again() {
     let folder = Folder::create();
@@ -243,7 +243,7 @@ fn a_store_goes_on_once_there_are_descriptors_again() {
     assert_eq!(client.stat("store", "state").as_deref(), Some("writable"));
 }
 
-/// Watchers are told of what is on the disk as it is.
+/// Watchers see items that are on disk as hits.
 #[test]
 fn watchers_see_hits_on_disk() {
     let folder = Folder::create();

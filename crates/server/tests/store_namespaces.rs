@@ -15,7 +15,7 @@ fn start(folder: &Folder, namespaces: &str) -> Server {
     start_with(folder, namespaces, &[])
 }
 
-/// The same with more options.
+/// Starts a server with additional options.
 fn start_with(folder: &Folder, namespaces: &str, options: &[&str]) -> Server {
     let (store, file) = (folder.path().join("store"), folder.path().join("namespaces.toml"));
     fs::write(&file, namespaces).expect("writes");
@@ -224,9 +224,9 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     assert_eq!(found(&mut client, &["b:0", "b:7999"]), ["b:0", "b:7999"]);
 }
 
-/// The bound of docs/store.md: 1.5 times the live bytes, and six files. With files as short as here, changes in flight
-/// and figures that are read amid a batch add some more. A client that writes faster than cleaning follows waits, and
-/// nobody is refused.
+/// The bound in docs/store.md: 1.5 times the live bytes, and six files. With files as short as here, changes in flight
+/// and figures that are read in the middle of a batch add some more. A client that outruns cleaning waits, and nobody
+/// is refused.
 #[test]
 fn who_overwrites_without_pause_keeps_the_disk_within_its_bound() {
     const SEGMENT_BYTES: u64 = 1 << 20;
@@ -242,7 +242,7 @@ fn who_overwrites_without_pause_keeps_the_disk_within_its_bound() {
     };
     let mut worst = 0;
     std::thread::scope(|scope| {
-        // 1.6 MB live of a quota of 4 MiB; 60 MiB are written.
+        // 1.6 MB are live of a quota of 4 MiB; 60 MiB are written.
         let refused = scope.spawn(|| (0..40).map(|_| offer(&server, "a:", 1_500)).sum::<usize>());
         while !refused.is_finished() {
             let [live, disk] = figures(["live_bytes", "disk_bytes"]);

@@ -5,9 +5,9 @@
 //! end of the process. No socket, no thread, no real time.
 //!
 //! A [`Scenario`] follows from a seed. In its run a scheduler chooses, step by step and from the same seed, what
-//! happens next: bytes arrive in pieces, a worker executes, the committer appends or begins a sync, which ends, a
-//! reader begins or ends, a
-//! parked connection is woken, time passes, the disk is full, an fsync fails, the process is killed or the power fails.
+//! happens next: bytes arrive in pieces, a worker executes, the committer appends or begins a sync, a sync ends, a
+//! reader begins or ends, a parked connection is woken, time passes, the disk is full, an fsync fails, the process is
+//! killed or the power fails.
 //!
 //! The witness (`witness.rs`) stands between the engine and the journal, and notes each change of each key in the order
 //! that the engine gives them. That order is a certificate of linearizability: the checks (`check.rs`) show that every

@@ -26,7 +26,7 @@ pub enum Bug {
     ForgottenVersions,
     /// A change is dropped if its item is evicted before it was appended.
     DroppedWhenEvicted,
-    /// A sync is answered with the outcome of one that had begun before it.
+    /// A sync gets the outcome of one that had begun before it.
     StaleSync,
 }
 

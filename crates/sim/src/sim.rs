@@ -80,7 +80,7 @@ enum Action {
     /// A connection that was signalled continues.
     Signal(usize),
     Commit,
-    /// The sync that the committer has begun ends.
+    /// The committer's running sync ends.
     EndSync,
     /// A reader takes what waits, or does what it has taken.
     Read(usize),
@@ -91,7 +91,7 @@ enum Action {
     /// The disk is full, or no more.
     Fill(bool),
     FailSync,
-    /// The committer and its syncs are slow for so many steps.
+    /// The committer and its syncs are slow for this many steps.
     Slow(u64),
     /// The end of the process, and its restart.
     Crash {
@@ -496,7 +496,8 @@ impl<'s, 't> Sim<'s, 't> {
         trace!(self, "the committer steps: {next:?}{}", if is_refusing { ", refusing" } else { "" });
     }
 
-    /// The disk makes it at once, and tells that later; or later. What is appended meanwhile may be durable by it.
+    /// The disk syncs at once and reports it later, or does both later. Entries appended meanwhile may become durable,
+    /// too.
     fn begin_sync(&mut self) {
         let is_at_once = self.rng.percent(50);
         let is_stale = self.scenario.has(Bug::StaleSync) && self.rng.percent(50);
@@ -689,7 +690,7 @@ impl<'s, 't> Sim<'s, 't> {
                 return Err(format!("memory has of {} {kept}, not {expected}", key.escape_ascii()));
             }
             let stored = site.disk.item(key).filter(|item| !item.is_past(second));
-            // What is lost with it may be there, or be as it was before.
+            // Entries lost with the sync may be there, or the state may be as before.
             if stored.as_ref() != expected && !(read_only && self.scenario.is_sync()) {
                 let (stored, expected) = (describe(stored.as_ref()), describe(expected));
                 return Err(format!("the store has of {} {stored}, not {expected}", key.escape_ascii()));

@@ -32,7 +32,7 @@ pub(crate) struct Site {
     pub(crate) committer: Committer,
     /// What the committer said last.
     pub(crate) committer_next: Step,
-    /// Of the sync that runs, once the disk has made it.
+    /// Result of the running sync, once the disk has done it.
     pub(crate) sync_result: Option<larder_store::Result<u64>>,
     /// Connections that were signalled and do not know it.
     pub(crate) signals: Vec<Waiter>,
@@ -162,7 +162,7 @@ impl Site {
     pub(crate) fn wants_commit(&self, now_micros: u64) -> bool {
         match self.committer_next {
             Step::Again => true,
-            // What comes meanwhile is appended.
+            // Changes that come meanwhile are appended.
             Step::Sync => self.journal_load().0 > 0 && !self.is_refusing(),
             Step::Idle => self.journal_load().0 > 0 || self.is_sync_wanted() && !self.committer.is_syncing(),
             Step::IdleUntil { micros } => {

@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// A restore to this directory is under way, or was interrupted.
     Unrestored,
-    /// The directory has a store that an earlier larder kept with RocksDB.
+    /// The directory holds a store that an earlier larder kept with RocksDB.
     OfRocksDb,
     /// The entry cannot be kept: a key that is empty or too long, a value that is too long.
     Invalid {
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// True of an error that says no more than that something was short at the moment: the same may succeed later.
+    /// True of an error that only says that a resource was short at the moment: the same call may succeed later.
     pub(crate) fn can_pass(error: &io::Error) -> bool {
         const SHORT: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
         matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -14,10 +14,9 @@
 //! | `usage`, `account` | counting what the items of a prefix use |
 //! | `window` | reading a segment forward |
 //!
-//! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, that of a sync, then one
+//! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, the sync lock, then one
 //! of: a shard of the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken
-//! under a shard's
-//! lock). Readers take a shard's lock, that of the flushes and that of the segment table only.
+//! under a shard's lock). Readers only take the locks of a shard, of the flushes and of the segment table.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -77,7 +76,7 @@ pub struct LogOptions {
     /// About how long a file becomes; a batch that is longer has a file of its own. 4 KiB to 64 MiB. Up to six files of
     /// this length are the constant part of what the store uses on the disk.
     pub segment_bytes: u64,
-    /// Cleaning begins when the disk has so many times what lives, in hundredths (and a segment more).
+    /// Cleaning begins when the disk usage exceeds this percentage of the live data (and one segment more).
     pub disk_percent: u32,
     /// For tests: the store's secret, instead of a random one.
     pub secret: Option<[u8; 16]>,
@@ -113,7 +112,7 @@ pub struct LogStore {
     places: Mutex<Places>,
     cleaner: Mutex<Cleaner>,
     appender: Mutex<Appender>,
-    /// Taken to wait for the appender: see [`Self::appender`].
+    /// Held while a thread waits for the appender: see [`Self::appender`].
     next_appender: Mutex<()>,
     manifest: Mutex<ManifestState>,
     /// Held while the open segment is synced.
@@ -131,7 +130,7 @@ pub struct LogStore {
     usage: RwLock<Option<Arc<PrefixUsage>>>,
     /// Names of the files that opening it has removed.
     removed: Vec<String>,
-    /// What it has dropped of the ends of segments.
+    /// Segment ends that were dropped at the opening.
     dropped: Vec<DroppedTail>,
     _lock: StoreLock,
 }
@@ -141,13 +140,13 @@ pub struct LogStore {
 struct Appender {
     /// `None` until there is something to append, and after a segment was sealed and the next could not be made.
     writer: Option<Writer>,
-    /// It was made of the room that is set aside for what makes room: nothing else is appended there.
+    /// The open segment was made in the space that is set aside for removals: nothing else is appended to it.
     is_reserve: bool,
     /// The bytes of a batch, but for large values.
     scratch: Vec<u8>,
     /// Up to which sequence number the log itself says that all is durable.
     noted_durable: u64,
-    /// A sync has failed, and `writer` writes into memory.
+    /// A sync has failed, and `writer` writes to memory.
     is_in_memory: bool,
 }
 
@@ -165,7 +164,7 @@ struct Counters {
     tombstones: AtomicI64,
     appended_bytes: AtomicU64,
     cleaned_bytes: AtomicU64,
-    /// The files of segments that cleaning has removed.
+    /// Bytes of segment files that cleaning has removed.
     removed_bytes: AtomicU64,
     reads: AtomicU64,
     fsyncs: AtomicU64,
@@ -196,14 +195,14 @@ impl LogStore {
         &self.removed
     }
 
-    /// What opening the store has dropped of the ends of segments: bytes that were no whole batch, as a crash leaves
+    /// Segment ends that were dropped when the store was opened: bytes that are not a whole batch, as a crash leaves
     /// them.
     pub fn dropped_tails(&self) -> &[DroppedTail] {
         &self.dropped
     }
 
-    /// Who waits gets it next: a thread that appends again and again would take it back each time, since a mutex is not
-    /// fair.
+    /// Locks the appender. Waiting threads take turns: a mutex is not fair, so a thread that keeps appending would
+    /// always get the lock back first.
     fn appender(&self) -> MutexGuard<'_, Appender> {
         let _turn = self.next_appender.lock().unwrap_or_else(PoisonError::into_inner);
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
@@ -213,7 +212,7 @@ impl LogStore {
         self.syncing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The appender, if nobody has it now.
+    /// Locks the appender, unless another thread holds it.
     fn try_appender(&self) -> Option<MutexGuard<'_, Appender>> {
         match self.appender.try_lock() {
             Ok(appender) => Some(appender),
@@ -238,9 +237,8 @@ impl LogStore {
         Error::io(doing, error.source)
     }
 
-    /// What the manifest would say now. Before it is published the log has to be synced, by a sync that began under
-    /// this
-    /// guard, so that no flush is durable by the manifest before what was appended ahead of it.
+    /// Captures the contents of a new manifest. The log has to be synced before the manifest is published, by a sync
+    /// that began under this guard, so that the manifest makes no flush durable before earlier entries are.
     fn capture(&self, _: &Appender) -> ManifestImage {
         let segments: Vec<_> =
             self.segments.all().into_iter().filter(|segment| !segment.retired.load(Relaxed)).collect();

@@ -12,9 +12,9 @@ use crate::usage::PrefixUsage;
 
 /// Items that stay.
 ///
-/// One thread at a time appends: the committer. A second appender is safe, and waits for the first. All other calls are
-/// for any thread, and wait for the appender for the time of an index update only; an append does not wait for a `sync`
-/// that runs, unless the disk has to be asked for more room.
+/// One thread at a time appends: the committer. A second appender is safe, and waits for the first. Any thread may make
+/// all other calls, which wait for the appender only for the time of an index update. An append does not wait for a
+/// running `sync`, unless the disk has to be asked for more room.
 ///
 /// An entry is *appended* when `append` returns: every later `get` sees it. It is *durable* when a `sync` that began
 /// after that returns: it is there after power loss. A batch is there whole or not at all, and no batch is there
@@ -30,8 +30,9 @@ pub trait Store: Send + Sync {
     /// the store is read-only.
     fn sync(&self) -> Result<u64>;
 
-    /// After a failed sync: lets readers find these entries as if they were appended, until the store is closed. They
-    /// are answered, so what they replace must not come back. Nobody may be told that they are durable.
+    /// After a failed sync: lets readers find these entries as if they had been appended, until the store is closed.
+    /// Clients have been answered already, so older values must not come back. The entries must not be reported as
+    /// durable.
     fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
         self.append(entries).map(drop)
     }
@@ -79,8 +80,7 @@ pub trait Store: Send + Sync {
     /// Counters.
     fn stats(&self) -> Stats;
 
-    /// How much of the disk is left until the store takes more of it than it promises. `None`: cleaning has no part in
-    /// that.
+    /// Space that is left before the disk usage exceeds its bound. `None`: cleaning does not affect it.
     fn room(&self) -> Option<Headroom> {
         None
     }
@@ -272,12 +272,12 @@ pub struct Progress {
     pub more: bool,
 }
 
-/// What may be appended before the disk has more than its bound: [`Store::room`].
+/// Space that is left before the disk usage exceeds its bound: [`Store::room`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headroom {
-    /// Bytes until then, of entries with their headers. Below 0: it has so much more.
+    /// Bytes of entries, with their headers, that may still be appended. Negative: the bound is exceeded by as much.
     pub bytes: i64,
-    /// What cleaning has given back since the opening, without what it wrote for that.
+    /// Bytes that cleaning has freed since the opening, minus the bytes that it wrote for that.
     pub reclaimed_bytes: u64,
 }
 

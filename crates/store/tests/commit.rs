@@ -480,14 +480,14 @@ fn whoever_waits_ends_the_gathering_before_it_begins_or_after() {
     }
 }
 
-/// What is appended while a sync runs is durable by the next one.
+/// Changes that are appended while a sync runs become durable by the next one.
 #[test]
 fn a_sync_covers_what_was_appended_before_it_began() {
     let mut bed = bed(MemoryFaults::default());
     let is_done = |bed: &Bed, position| bed.journal.outcome(position) == Outcome::Done;
     let before = bed.put(b"key", b"before", true);
     assert_eq!([bed.committer.step(0), bed.committer.step(0)], [Step::Again, Step::Sync]);
-    // The disk takes its time: whoever waits for nothing is in the store meanwhile, and does not die with the process.
+    // The disk is slow: changes that nobody waits for reach the store meanwhile, and survive the end of the process.
     let meanwhile = [bed.put(b"key", b"meanwhile", false), bed.put(b"held", b"value", true)];
     assert_eq!([bed.committer.step(10), bed.committer.step(20)], [Step::Again, Step::Idle]);
     assert_eq!(bed.get(b"key").as_deref(), Some(&b"meanwhile"[..]));
@@ -500,32 +500,33 @@ fn a_sync_covers_what_was_appended_before_it_began() {
     assert!(meanwhile.iter().all(|position| is_done(&bed, *position)));
 }
 
-/// Who reads what was answered at once, or came from another site, may wait until it is durable: not for the interval.
+/// A reader of a change that was answered at once, or came from another site, may wait until it is durable, and does
+/// not have to wait for the interval.
 #[test]
 fn whoever_waits_for_a_change_that_was_answered_gets_a_sync() {
     let mut bed = bed(MemoryFaults::default());
     let position = bed.put(b"key", b"value", false);
     assert_eq!(bed.settle(0), Step::IdleUntil { micros: 1000 });
     bed.journal.want_durable(position);
-    // Without it each wait would take a minute.
+    // Each wait would take a minute without the request for a sync.
     let minute = Duration::from_secs(60);
     bed.journal.wait(minute, || minute);
     assert_eq!(bed.settle(10), Step::Idle);
     assert_eq!(bed.journal.outcome(position), Outcome::Done);
-    // Before it is appended.
+    // This request comes before the change is appended.
     let position = bed.put(b"key", b"second", false);
     bed.journal.want_durable(position);
     assert_eq!(bed.settle(20), Step::Idle);
     assert_eq!((bed.journal.outcome(position), bed.store.stats().fsyncs), (Outcome::Done, 2));
 }
 
-/// Without the call each would wait for a minute.
+/// Each wait would take a minute without the call.
 #[test]
 fn a_second_thread_is_called_beside_a_sync_for_what_was_answered() {
     let bed = bed(MemoryFaults::default());
     let (minute, none) = (Duration::from_secs(60), Duration::ZERO);
     let journal = &bed.journal;
-    // Before the sync, within it, and for somebody who waits.
+    // The call comes before the sync, within it, and for somebody who waits.
     bed.put(b"key", b"value", false);
     journal.beside_sync(|| assert!(journal.stand_by(minute, none)));
     bed.put(b"key", b"value", false);
@@ -540,7 +541,7 @@ fn a_second_thread_is_called_beside_a_sync_for_what_was_answered() {
         journal.hurry_append();
         assert!(journal.stand_by(minute, minute), "nor does it linger");
     });
-    // Nobody is called for what waits for the next sync, or without a sync.
+    // Changes that wait for the next sync call nobody, nor does anything outside of a sync.
     let bed = self::bed(MemoryFaults::default());
     bed.put(b"key", b"value", true);
     bed.journal.beside_sync(|| bed.put(b"key", b"value", true));
@@ -549,7 +550,7 @@ fn a_second_thread_is_called_beside_a_sync_for_what_was_answered() {
     assert!(!bed.journal.stand_by(none, none));
 }
 
-/// Acknowledged values never go back: not those that the failed sync was for, nor those that came behind it.
+/// Acknowledged values never go back: neither those of the failed sync, nor those that came after it.
 #[test]
 fn what_was_answered_stays_readable_after_a_failed_fsync() {
     let mut bed = bed(MemoryFaults { fail_sync: Some(2), ..MemoryFaults::default() });
@@ -558,7 +559,7 @@ fn what_was_answered_stays_readable_after_a_failed_fsync() {
     bed.settle(1_000);
     let appended = bed.put(b"key", b"2", false);
     bed.settle(1_500);
-    // On its way when the sync fails, and from a thread that was admitted before.
+    // These are in flight when the sync fails, or come from a thread that was admitted before.
     let on_its_way = [bed.put(b"key", b"3", false), bed.put(b"new", b"4", false)];
     let held = bed.put(b"held", b"5", true);
     assert!(!bed.committer.sync());
@@ -574,7 +575,8 @@ fn what_was_answered_stays_readable_after_a_failed_fsync() {
     }
 }
 
-/// Room is set aside for removals: they are made behind what found none, and while nothing else is taken.
+/// Space is set aside for removals: they are made even behind a change that found no room, and while nothing else is
+/// taken.
 #[test]
 fn a_full_disk_takes_removals() {
     let mut bed = bed(MemoryFaults { fail_append: Some(2), ..MemoryFaults::default() });
@@ -598,10 +600,10 @@ fn a_full_disk_takes_removals() {
         assert_eq!([bed.journal.outcome(lost), bed.journal.removal_outcome(lost)], [Outcome::Lost; 2]);
         assert_eq!(bed.journal.loss(lost), Refusal::Full);
     }
-    // A position says of others too what was shown: not whether that is durable.
+    // The outcome of a position also covers what others were shown: it does not say whether that is durable.
     assert_eq!(bed.journal.outcome(removed), Outcome::Lost);
     assert_eq!(*bed.seen.lost.lock().unwrap(), [b"new".to_vec(), b"later".to_vec()]);
-    // Before anything else is tried again.
+    // The removal is made before anything else is tried again.
     assert_eq!(bed.journal.admit_removal(), Ok(()));
     let removed = remove(&bed, b"older");
     let step = bed.settle(20);

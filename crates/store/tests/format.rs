@@ -45,7 +45,7 @@ fn dump(bytes: &[u8]) -> String {
     out
 }
 
-/// Earlier versions could keep a store with RocksDB: such a directory is named as that, and left as it is.
+/// Earlier versions could keep a store with RocksDB: such a directory is recognized, and left as it is.
 #[test]
 fn a_directory_of_rocksdb_is_refused_and_left_alone() {
     for (name, bytes) in

@@ -71,7 +71,8 @@ pub(super) fn test() -> Result<()> {
     c_library::test(&packages)
 }
 
-/// What stands in the folder of documents besides what the formats ask for: pages and what they show.
+/// Expected files in the documentation folder apart from those that the package formats require: pages and what they
+/// show.
 fn documents() -> Result<Vec<String>> {
     let mut list = Command::new("git");
     list.args(["ls-files", "README.md", "SECURITY.md", "docs"]).current_dir(shell::root());
@@ -124,7 +125,7 @@ fn lintian(packages: &Packages) -> Result<()> {
 /// memcached.service leads to a file of another package.
 const ACCEPTED: [&str; 2] = ["initial-upload-closes-no-bugs", "service-file-is-not-a-file"];
 
-/// Who looks at a package finds where it is from, and what it is among.
+/// Each package states its home page and its section.
 fn described(packages: &Packages) -> Result<()> {
     for package in packages.debs() {
         let fields = shell::output(

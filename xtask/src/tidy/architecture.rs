@@ -1,16 +1,16 @@
-//! Pages beside the crates: ARCHITECTURE.md names every module, and no type that is gone; it and others say in which
-//! crates there is unsafe code.
+//! Checks pages that describe the crates: ARCHITECTURE.md names every module, and no type that no longer exists; it and
+//! other pages say which crates contain unsafe code.
 
 use std::collections::BTreeSet;
 
 use super::{File, code_spans, defines};
 
-/// A section about one crate.
+/// A section of ARCHITECTURE.md about one crate.
 struct Section {
     title: &'static str,
     of: &'static str,
     lists_modules: bool,
-    /// It names types of no other crate.
+    /// It names only types of this crate.
     names_own_types: bool,
 }
 
@@ -30,7 +30,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", "`unsafe` is in {names} only"),
 ];
 
-/// Each section about a crate has all its modules, and the types that it names are there.
+/// Checks that each section about a crate lists all its modules, and that the types it names exist.
 pub(super) fn check_sections(files: &[File], wrong: &mut Vec<String>) {
     for Section { title, of, lists_modules, names_own_types } in SECTIONS {
         let Some(section) = section(files, title) else {
@@ -56,7 +56,7 @@ pub(super) fn check_sections(files: &[File], wrong: &mut Vec<String>) {
     }
 }
 
-/// The pages that speak of unsafe code say in which crates it is.
+/// Checks that the pages about unsafe code name the right crates.
 pub(super) fn check_unsafe_crates(files: &[File], crates: &BTreeSet<&str>, wrong: &mut Vec<String>) {
     const COUNTS: [&str; 7] = ["no", "one", "two", "three", "four", "five", "six"];
     let count = COUNTS.get(crates.len()).copied().unwrap_or("many");
@@ -90,7 +90,7 @@ fn modules(files: &[File], of: &str) -> BTreeSet<String> {
     modules.filter(|module| !["lib", "main", "tests"].contains(&module.as_str())).collect()
 }
 
-/// `Guard`, but neither `Guard::pin` nor `TryAgain(..)`.
+/// True of `Guard`, but neither of `Guard::pin` nor of `TryAgain(..)`.
 fn is_type(span: &str) -> bool {
     span.starts_with(|c: char| c.is_ascii_uppercase())
         && span.contains(|c: char| c.is_ascii_lowercase())

@@ -1,8 +1,8 @@
-//! What a registry shows of a crate.
+//! Checks the crate metadata that a registry shows.
 
 use super::File;
 
-/// Every published crate says what it is, whose it is, and where it is from.
+/// Checks that every published crate has the metadata fields that a registry shows.
 pub(super) fn check_manifests(files: &[File], wrong: &mut Vec<String>) {
     let manifests = files.iter().filter(|file| {
         file.path.starts_with("crates/")

@@ -26,7 +26,7 @@ pub fn command(kind: Kind) -> &'static str {
     }
 }
 
-/// A kind of failure, of which there are so many.
+/// Names a kind of failure, in the singular or plural that `number` needs.
 pub fn failure(failure: Failure, number: u64) -> &'static str {
     let (one, several) = match failure {
         Failure::ErrorReply => ("error reply", "error replies"),
@@ -45,7 +45,7 @@ pub fn failure(failure: Failure, number: u64) -> &'static str {
     if number == 1 { one } else { several }
 }
 
-/// `3 wrong values, 1 timeout`; empty if all was well.
+/// Formats failures as `3 wrong values, 1 timeout`; empty if there were none.
 pub fn failures(tally: &Tally) -> String {
     let kinds = tally.failures.iter().filter(|&(_, &number)| number > 0);
     kinds
@@ -88,7 +88,7 @@ pub fn arrears(total: &Tally) -> Vec<String> {
     warnings
 }
 
-/// `1 request was`, `2 requests were`.
+/// Formats a count with its verb: `1 request was`, `2 requests were`.
 fn requests(number: u64) -> String {
     format!("{} {}", count(number), if number == 1 { "request was" } else { "requests were" })
 }

@@ -317,8 +317,8 @@ impl Asking<'_> {
     }
 }
 
-/// A time to live as the protocol has it: beyond 30 days as a Unix time. (A longer number of seconds would be a time in
-/// 1970.) Servers read 32 signed bits.
+/// A time to live in the form the protocol expects: beyond 30 days it is sent as a Unix time, since a longer number of
+/// seconds would be read as a time in 1970. Servers read it as a signed 32-bit number.
 fn exptime(ttl_secs: u32) -> i64 {
     let ttl_secs = i64::from(ttl_secs);
     if ttl_secs <= RELATIVE_SECS_MAX {

@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 pub(crate) struct Control {
     /// Zero of the run's clock.
     base: Instant,
-    /// When the last connection was opened before the run.
+    /// Time at which the last connection was opened before the run.
     connected_nanos: AtomicU64,
     /// When counting begins, and when asking ends. `u64::MAX`: that is not known yet.
     begin_nanos: AtomicU64,
@@ -49,12 +49,12 @@ impl Control {
         self.base.elapsed().as_nanos() as u64
     }
 
-    /// A connection was opened.
+    /// Notes that a connection was opened.
     pub(crate) fn note_connected(&self) {
         self.connected_nanos.fetch_max(self.now_nanos(), Ordering::Relaxed);
     }
 
-    /// For how long no thread has opened a connection.
+    /// Nanoseconds since any thread last opened a connection.
     pub(crate) fn unconnected_nanos(&self) -> u64 {
         self.now_nanos().saturating_sub(self.connected_nanos.load(Ordering::Relaxed))
     }

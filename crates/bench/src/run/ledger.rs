@@ -48,7 +48,8 @@ pub(crate) struct Witness {
     pub(crate) generation: u32,
     /// What it stores or touches expires after this. 0: never.
     pub(crate) ttl_secs: u32,
-    /// An acknowledged store of this run came before it. A value of a key without one may be an earlier run's.
+    /// An acknowledged store of this run preceded this value. The value of a key without one may be from an earlier
+    /// run.
     pub(crate) is_stored: bool,
     /// Whether the value and the expiry are checked.
     pub(crate) checks_value: bool,

@@ -47,8 +47,8 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
-/// memaslap's: the keys of the part that were stored last. It is empty at first, unless it is the whole part, which
-/// then was stored before. The part is a ring.
+/// The window of memaslap: the most recently stored keys of the part. It is empty at first, unless it covers the whole
+/// part, which is then filled before the run. The part is a ring.
 #[derive(Clone, Debug)]
 struct Window {
     part: Part,
@@ -131,7 +131,7 @@ impl Picker {
 }
 
 impl Picker {
-    /// A window in which nothing has been stored yet: whatever a get asked for, nobody has stored.
+    /// True if nothing has been stored in the window yet, so that no get can find anything.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self.rule, Rule::Window(Window { stored: 0, .. }))

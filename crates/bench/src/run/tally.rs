@@ -29,7 +29,7 @@ impl ThreadTally {
         }
     }
 
-    /// Begins anew, but for what failed or had to be repeated: that counts whenever it was.
+    /// Starts counting anew, but keeps failures and retries: they count whenever they happened.
     pub(crate) fn keep_failures(&mut self) {
         let mut all = Tally::default();
         self.drain_into(&mut all);

@@ -203,7 +203,7 @@ impl Thread {
         Ok(thread_cpu_secs() - cpu_at_begin)
     }
 
-    /// Waits for events. `epoll_wait` rounds up to milliseconds, and would send what is due that much too late.
+    /// Waits for events. `epoll_wait` rounds the timeout up to milliseconds, which would send due requests late.
     fn wait(&self, events: &mut Vec<epoll::Event>, timeout: Timespec) -> rustix::io::Result<()> {
         let mut rest = timeout;
         if self.groups.iter().any(|group| group.schedule.is_some()) {

@@ -1,4 +1,4 @@
-//! A chart of recent values on a terminal. A spike does not flatten the rest of it.
+//! A chart of recent values on a terminal. A spike does not flatten the rest of the chart.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -6,8 +6,8 @@ use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Sparkline, SparklineBar};
 
-/// Draws the newest values, the last one at the right, in a box with a title. Values above the scale are cut off: they
-/// end in a mark, and the title names the highest, in its unit.
+/// Draws the newest values in a box with a title, the last one at the right. Values above the scale are cut off and
+/// marked, and the title names the highest value with its unit.
 pub fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -36,7 +36,7 @@ pub fn draw(
     }
 }
 
-/// The greatest value, or less if a few are so great that the others would lie flat.
+/// The top of the scale: the greatest value, or less if a few values are so great that the others would look flat.
 fn ceiling(values: &[u64]) -> u64 {
     let mut present: Vec<u64> = values.iter().copied().filter(|&value| value > 0).collect();
     present.sort_unstable();
@@ -49,7 +49,7 @@ fn ceiling(values: &[u64]) -> u64 {
 }
 
 const VALUES_MIN: usize = 20;
-/// A spike is this many times higher than what 9 of 10 values do not exceed.
+/// A spike is this many times higher than the 90th percentile.
 const SPIKE: u64 = 3;
 
 #[cfg(test)]
@@ -70,13 +70,13 @@ mod tests {
     #[test]
     fn a_spike_is_cut_off_and_marked() {
         let mut values = vec![80; 40];
-        // Three lines of eight steps each, of which 80 of 96 fill twenty. The spike is two samples long.
+        // Three lines have 24 steps, and 80 of 96 fill twenty of them. The spike is two samples long.
         (values[20], values[21]) = (100_000, 9_000);
         let spiky = shown(&values);
         assert!(spiky.contains("gets ▲ up to 100 k"), "{spiky}");
         assert_eq!(spiky.matches('▲').count(), 3, "{spiky}");
         assert_eq!(spiky.matches('▄').count(), 38, "{spiky}");
-        // Twice as much is no spike, and few values are shown as they are.
+        // Twice as much is not a spike, and a chart of few values is not cut.
         (values[20], values[21]) = (160, 160);
         assert!(!shown(&values).contains('▲'), "{}", shown(&values));
         assert_eq!(ceiling(&[1, 1, 1, 1000]), 1000);

@@ -83,7 +83,7 @@ fn converse(stream: Stream, peer: Peer) -> Result<Answers, String> {
     let mut left_bytes = ANSWER_BYTES_MAX;
     let version = say(&mut lines, "version\r\n", &mut left_bytes)?.trim_start_matches("VERSION ").to_owned();
     let mut stats = read_stats(&mut lines, "stats\r\n", &mut left_bytes)?;
-    // So says larderd, whose own lines are in a group of their own.
+    // larderd says so; its own lines are in a separate group.
     if stats.get("libevent").is_some_and(|libevent| libevent == "none") {
         stats.append(&mut read_stats(&mut lines, "stats larder\r\n", &mut left_bytes)?);
     }

@@ -89,7 +89,7 @@ fn assert_caught_in_a_crowd(fault: Fault, kind: Failure) {
     }
 }
 
-/// Its queue of new connections is full at first, as when many come at once.
+/// The server's accept queue is full at first, as when many clients connect at once.
 #[test]
 fn connections_wait_for_a_server_that_takes_its_time() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

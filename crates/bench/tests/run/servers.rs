@@ -22,7 +22,7 @@ fn assert_right(outcome: &Outcome) {
     assert!(!outcome.total.has_failed(), "{:?} {:?}", outcome.total.failures, outcome.total.examples);
 }
 
-/// What an earlier run has left says nothing of the server.
+/// Items left by an earlier run do not count against the server.
 #[test]
 fn the_same_run_twice_has_the_same_verdict() {
     let window = "popularity = { spread = \"window\", keys = 50, overwrite = 0.1 }";
@@ -49,13 +49,13 @@ fn the_same_run_twice_has_the_same_verdict() {
                 outcome.total
             })
         });
-        // Whoever asks a window of its own asks for what it has stored.
+        // A run with a window of its own gets only keys that it has stored.
         assert_eq!(of_window[0].all().misses, 0);
         assert!(of_window.iter().chain(&of_any).all(|total| total.verified > 100));
     });
 }
 
-/// protocol.txt: beyond 30 days it is a Unix time, so 31 days would be over since 1970.
+/// protocol.txt: more than 30 days is a Unix time, so 31 days would be a moment in 1970.
 #[test]
 fn what_is_to_live_for_more_than_30_days_does() {
     each_server(&[], |server| {

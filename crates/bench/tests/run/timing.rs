@@ -133,7 +133,7 @@ fn connections_are_not_blamed_while_one_is_free() {
         arrival = { loop = \"open\", rate_per_sec = 10.0 }
         command = [{ kind = \"get\" }]",
     );
-    // Fewer requests than connections: one was always free, however late it was used.
+    // There were fewer requests than connections, so one was always free, however late it was used.
     let (requests, late) = (outcome.total.all().requests, outcome.total.client_late);
     assert!((1..50).contains(&requests) && late <= requests, "{late} of {requests}");
     assert_eq!((outcome.total.sent_late, outcome.total.unsent), (0, 0));

@@ -137,15 +137,15 @@ impl Row<'_> {
         self.number("lag_us").filter(|_| self.number("entries") != Some(0))
     }
 
-    /// How long the last change took to be here, or how old that is by now if it came too long ago to tell. `None`:
-    /// nothing has come.
+    /// Delay of the last change in microseconds, or its age by now if it came too long ago for the delay to mean
+    /// anything. `None`: nothing has come.
     pub(super) fn delay_micros(&self) -> Option<u64> {
         let age_micros = self.lag_micros()?;
         let delay_micros = self.number("delay_us").unwrap_or(age_micros);
         Some(if age_micros < BEATS_MICROS { delay_micros } else { age_micros })
     }
 
-    /// A reason, if there is one, behind a colon.
+    /// The reason after a colon; empty if there is none.
     fn why(&self, name: &str) -> String {
         self.text(name)
             .filter(|why| !why.is_empty())
@@ -182,12 +182,12 @@ impl Row<'_> {
     }
 }
 
-/// What a server says, for people.
+/// Escapes text from a server for display.
 fn shown(text: &str) -> String {
     output::readable(text.as_bytes())
 }
 
-/// Two beats of an idle site, and some time for the second one to come.
+/// Two beats of an idle site, and a margin for the second one to arrive.
 const BEATS_MICROS: u64 = 2_500_000;
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Why it did not answer, without its name.
+    /// Reason why the server did not answer, without its name.
     pub(super) fn why(&self) -> Option<String> {
         let message = self.trouble.as_ref()?.message();
         let why = message.strip_prefix(&self.server).and_then(|why| why.strip_prefix(": "));
@@ -127,7 +127,7 @@ impl Member {
             None => return Rates { server, ..Rates::default() },
         };
         let answer_micros = begin.elapsed().as_secs_f64() * 1e6;
-        // memcached refuses them.
+        // memcached refuses this sub-command.
         let own = self.client.stats("larder").pop().and_then(|(_, own)| own.ok());
         let is_larder = own.is_some();
         stats.extend(own.into_iter().flatten());

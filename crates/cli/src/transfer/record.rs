@@ -46,7 +46,7 @@ impl<W: Write> Writer<W> {
         self.leave_open()
     }
 
-    /// Leaves a dump to be continued. Returns the number of records.
+    /// Ends this part of a dump that will be continued. Returns the number of records.
     pub(crate) fn leave_open(mut self) -> io::Result<u64> {
         self.out.flush()?;
         Ok(self.records)

@@ -42,9 +42,9 @@ pub(crate) struct Counts {
     pub kept: u64,
     /// Had expired.
     pub expired: u64,
-    /// Items among the stored and kept that expire sooner: their time is later than servers read.
+    /// Stored and kept items that expire sooner than recorded, because their time is later than servers can read.
     pub cut: u64,
-    /// Were refused.
+    /// Items that were refused.
     pub refused: u64,
     /// The server's text for the first of these.
     pub first_refusal: Option<String>,
@@ -114,7 +114,7 @@ impl Sink {
             .try_for_each(|endpoint| endpoint.send(&mut self.counts, self.receipt.as_mut()))
     }
 
-    /// Sends the rest. `is_all`: there is nothing to continue, so the recording goes.
+    /// Sends the rest. `is_all`: there is nothing to continue, so the receipt is removed.
     pub(crate) fn finish(mut self, is_all: bool) -> Result<Counts, Failure> {
         self.flush()?;
         self.receipt.filter(|_| is_all).map_or(Ok(()), Receipt::discard)?;
@@ -135,7 +135,7 @@ impl Endpoint {
         })
     }
 
-    /// When the item expires by the server's clock; 0: never.
+    /// Expiry by the server's clock in seconds; 0 means never.
     fn moment_secs(&self, record: &Record) -> i64 {
         match record.expires_at_secs {
             0 => 0,
@@ -145,7 +145,7 @@ impl Endpoint {
 
     /// Appends a request; false if this key cannot be requested.
     fn request(&mut self, record: &Record, mode: Mode) -> bool {
-        // As an absolute time, so that the expiry stays exact.
+        // An absolute time keeps the expiry exact.
         let exptime = self.moment_secs(record).min(MOMENT_SECS_MAX);
         let Record { key, client_flags, value, .. } = record;
         let is_text = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
@@ -207,5 +207,5 @@ impl Counts {
 const BATCH_RECORDS_MAX: usize = 200;
 const BATCH_BYTES_MAX: usize = 256 << 10;
 
-/// Servers read 32 signed bits, as memcached does: a later time would be in the past.
+/// Servers read a signed 32-bit number, as memcached does; a later time would be in the past.
 const MOMENT_SECS_MAX: i64 = i32::MAX as i64;

@@ -42,7 +42,7 @@ fn memcached_can_what_its_documents_say() {
     }
 }
 
-/// But for what differs, `diff` is silent.
+/// `diff` shows only what differs.
 #[test]
 fn reports_of_two_servers_can_be_compared() {
     let [one, other] = [(); 2].map(|()| start_memcached(&[]));

@@ -117,7 +117,7 @@ fn every_server_is_asked() {
     assert!(table.out.lines().last().is_some_and(|line| line.starts_with("TOTAL ")), "{table:?}");
 }
 
-/// On a terminal, where both streams are one.
+/// Runs the tool as on a terminal, where both streams are one.
 fn as_shown(servers: &str, args: &[&str]) -> (i32, String) {
     let folder = Folder::create();
     let file = fs::File::create(folder.arg("shown")).expect("the folder is ours");
@@ -138,7 +138,7 @@ fn a_dead_server_hides_no_living_one_wherever_it_stands() {
     let orders = [format!("{dead},{a},{b}"), format!("{a},{dead},{b}"), format!("{a},{b},{dead}")];
     let quick: [&[&str]; 6] =
         [&["ping"], &["version"], &["stat"], &["slab"], &["slab", "--json"], &["dump", "-q"]];
-    // A second each: once is enough.
+    // These take a second each, so one order is enough.
     let slow: [&[&str]; 4] =
         [&["latency"], &["top", "--once"], &["hotkeys", "--secs", "1"], &["watch", "--secs", "1"]];
     for (at, list) in orders.iter().enumerate() {
@@ -148,7 +148,7 @@ fn a_dead_server_hides_no_living_one_wherever_it_stands() {
             let error = format!("larder {}: {dead}: cannot connect: ", args[0]);
             let (told, _) = shown.split_once(&error).unwrap_or_else(|| panic!("{list} {args:?}: {shown}"));
             match args[0] {
-                // What they found is of all servers together, or comes as it happens.
+                // Their results are for all servers together, or come as events happen.
                 "hotkeys" => assert!(told.contains("look-ups in "), "{list} {args:?}: {shown}"),
                 "watch" => {}
                 "dump" => assert_eq!(told.matches("item k ").count(), 2, "{list}: {shown}"),
@@ -161,7 +161,7 @@ fn a_dead_server_hides_no_living_one_wherever_it_stands() {
     assert_eq!((code, shown.lines().count()), (1, 2), "{shown}");
 }
 
-/// A server that is no site fails with 1, and one that is dead with 69: that is the graver one.
+/// A server that is not a site fails with 1, and a dead one with 69, which is the graver code.
 #[test]
 fn exit_codes_do_not_depend_on_the_order_of_servers() {
     let server = start_memcached(&[]);
@@ -174,7 +174,7 @@ fn exit_codes_do_not_depend_on_the_order_of_servers() {
         let status = ["read-only", "status", one, other, "--timeout", "1"];
         let status = ended(&command("", &status).output().expect("larder runs"));
         assert_eq!((status.code, status.err.lines().count()), (69, 2), "{list}: {status:?}");
-        // Keys of both servers, of which some are not there.
+        // These are keys of both servers, some of which do not exist.
         let keys: Vec<String> = (0..32).map(|n| format!("none-{n}")).collect();
         for tool in ["get", "cat", "exist", "rm"] {
             let args: Vec<&str> = [tool].into_iter().chain(keys.iter().map(String::as_str)).collect();

@@ -367,11 +367,11 @@ fn what_is_removed_while_it_is_computed_is_not_stored() {
 }
 
 thread_local! {
-    /// Runs when this thread encodes a value next.
+    /// Runs the next time this thread encodes a value.
     static ON_ENCODE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// Numbers, with a step between what an insert does before the value is encoded and what it does after that.
+/// A codec of numbers with a hook between the parts of an insert before and after the value is encoded.
 enum Stepped {}
 
 impl Encode<u8> for Stepped {
@@ -390,13 +390,14 @@ impl Encode<u64> for Stepped {
 }
 
 impl Decode<u64> for Stepped {
-    /// Odd numbers are no values.
+    /// Odd numbers do not decode.
     fn decode(bytes: &[u8]) -> Option<u64> {
         <Plain as Decode<u64>>::decode(bytes).filter(|value| value % 2 == 0)
     }
 }
 
-/// The insert has looked for computations under way before the other thread begins one, and stores before that lands.
+/// The insert checks for computations under way before the other thread begins one, and stores before that one
+/// finishes.
 #[test]
 fn what_is_inserted_while_a_value_is_computed_stays() {
     for there in [None, Some(7)] {
@@ -435,7 +436,7 @@ fn a_computed_value_takes_the_place_of_what_is_none() {
     cache.insert(&1, &7);
     assert_eq!((cache.get(&1), cache.get_or_insert_with(&1, || 2)), (None, 2));
     assert_eq!(cache.get(&1), Some(2));
-    // Of a time to live of zero nothing is stored, and nothing is removed.
+    // With a time to live of zero nothing is stored, and nothing is removed.
     let value = cache.get_or_insert_with_ttl(&2, Duration::ZERO, || 6);
     assert_eq!((value, cache.get(&2), cache.get(&1)), (6, None, Some(2)));
 }

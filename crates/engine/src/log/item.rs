@@ -16,9 +16,9 @@
 //! the lock of the item's bucket. The time of the last use and FETCHED change without it (a lost update there costs
 //! nothing).
 //!
-//! In a cache that is kept in a file every item has a checksum, and may be all that another process finds of it
-//! (`warm.rs`). There an item is born DEAD, so that whoever walks the file takes nothing half-written for an item;
-//! [`ItemRef::complete`] removes the mark in the moment before the item can be found.
+//! In a cache that is kept in a file every item has a checksum, since another process may find nothing else of it
+//! (`warm.rs`). There an item is born DEAD, so that a process that walks the file never takes a half-written item for a
+//! whole one; [`ItemRef::complete`] removes the mark just before the item can be found.
 //!
 //! Unsafe code lives here because items are read where they lie. The invariant: an [`ItemRef`] points to an item that
 //! was completely written before its offset was published, in memory that is not reused before the reader's guard ends.

@@ -349,7 +349,7 @@ impl Arena {
         self.unpin_run(pin);
     }
 
-    /// The runs that are pinned: how many, and their memory. Looks at all segments.
+    /// Number and memory in bytes of the pinned runs. Looks at all segments.
     pub(crate) fn pinned_runs(&self) -> (usize, u64) {
         let is_pinned = |id: &SegmentId| {
             self.segments.is_run(*id) && self.segments.get(*id).pins.load(Relaxed) & !FREE_ON_UNPIN != 0

@@ -44,7 +44,7 @@ use crate::mem::region::{LARGE_PAGE_BYTES, PAGE_BYTES};
 use crate::mem::table::{FilePart, Table};
 
 /// Changes with the meaning of anything in the file, the layout of an item included.
-/// 2: expiry times by the wall clock.
+/// Version 2 added expiry times by the wall clock.
 const FORMAT_VERSION: u64 = 2;
 const MAGIC: u64 = u64::from_ne_bytes(*b"larderwm");
 const CONSTANT_WORDS: usize = 16;

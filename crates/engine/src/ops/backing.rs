@@ -230,7 +230,7 @@ impl Guard<'_> {
         self.position.get()
     }
 
-    /// What follows under this guard depends on what it makes and shows itself.
+    /// Resets the position: later results under this guard depend only on changes that they make or show themselves.
     pub fn forget_position(&self) {
         self.position.set(0);
     }

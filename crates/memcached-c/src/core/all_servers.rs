@@ -146,8 +146,8 @@ impl Core {
         result
     }
 
-    /// Closes all connections. What is buffered is sent before, and then read by the servers. What failed before stays
-    /// counted.
+    /// Closes all connections. Buffered requests are sent first, and the servers read them. Earlier failures still
+    /// count.
     pub(crate) fn quit(&mut self, options: &Options) {
         for instance in &mut self.instances {
             let waits = options.buffering || options.replicas > 0;

@@ -174,7 +174,8 @@ impl Core {
             link.request(|pipeline, output| operation.request(&key, pipeline, output, tag))?;
             if is_buffered { link.flush_if_full(options) } else { link.flush(options) }
         });
-        // Copies are deleted even if the first server is away, and stored only where the first one is.
+        // Copies are deleted even if the first server is down, but stored only if the first server has stored the
+        // value.
         if operation.is_replicated() && (sent.is_ok() || matches!(operation, Operation::Delete)) {
             self.replicate(options, at, &key, operation, is_buffered);
         }
@@ -272,7 +273,7 @@ impl Core {
                 && !keeps
             {
                 instance.close();
-                // There will be no connection that fails.
+                // UDP has no connection that could fail later.
                 if options.udp {
                     instance.mark_failed(options, unix_secs());
                 }

@@ -131,8 +131,8 @@ impl Core {
         }
     }
 
-    /// Sends to a key's server, or with replicas to the first of them that can be reached and is not among `dead`, to
-    /// which it adds those that cannot.
+    /// Sends to a key's server, or with replicas to the first of its servers that can be reached and is not in `dead`.
+    /// Servers that cannot be reached are added to `dead`.
     fn send_to_a_replica(
         &mut self,
         options: &Options,
@@ -186,7 +186,7 @@ impl Core {
         let mut failed = None;
         for key in &*keys {
             let at = of_group.unwrap_or_else(|| self.place_now(options, key));
-            // A server that is ejected now has no more keys.
+            // A server that has just been ejected has no keys any more.
             if self.replicas(options) == 0
                 && let Err(code) = self.connect(options, at)
             {

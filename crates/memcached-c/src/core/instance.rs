@@ -115,8 +115,8 @@ impl State {
         self.link.as_ref().map_or(0, Link::source_port)
     }
 
-    /// Closes the connection, without a word. As in libmemcached a server whose connection is closed, even if there was
-    /// none, is not left alone any more, and may be another one when it is back.
+    /// Closes the connection without sending `quit`. As in libmemcached, this also ends the server's timeout, even if
+    /// there was no connection, and its version is forgotten, since another server may answer next time.
     pub(super) fn close(&mut self) {
         self.link = None;
         self.wanted.clear();
@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// The version of a server that has not told it.
+/// Version of a server that has not reported one.
 const NO_RELEASE: [u8; 3] = [u8::MAX; 3];
 
 impl Count {

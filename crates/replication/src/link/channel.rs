@@ -158,7 +158,7 @@ pub(super) trait End {
         self.end(closed(Refusal::Unavailable, "the site stops"));
     }
 
-    /// The same, with a reason, unless it is over.
+    /// Closes the channel with a reason, unless it is closed already.
     fn end(&mut self, closed: Closed) {
         if !self.channel().is_closed {
             self.close(closed);

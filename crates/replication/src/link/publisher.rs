@@ -68,12 +68,12 @@ impl Publisher {
         self.channel.peer.map(|peer| peer.site)
     }
 
-    /// The same, with its [run](crate::link::Settings::run).
+    /// The subscriber's site and its [run](crate::link::Settings::run).
     pub fn peer_run(&self) -> Option<(u8, u64)> {
         self.channel.peer.map(|peer| (peer.site, peer.run))
     }
 
-    /// The site, of a subscriber that pulls the log.
+    /// Site number of the subscriber, if it pulls the log.
     pub fn puller(&self) -> Option<u8> {
         let is_pulling = !matches!(self.phase, Phase::Handshake | Phase::Idle | Phase::Aside);
         self.peer().filter(|_| is_pulling)
@@ -136,7 +136,7 @@ impl Publisher {
                     is_reading: false,
                     flight: Flight::default(),
                 });
-                // What the subscriber has up to there may not be durable at it yet: it confirms that later.
+                // The entries up to there may not be durable at the subscriber yet: it confirms them later.
                 self.channel.send(&Message::Start { sequence: cursor.sequence });
                 self.pump();
             }
@@ -254,7 +254,7 @@ impl Publisher {
         self.leave();
     }
 
-    /// The same, for another reason.
+    /// Closes the connection for another reason.
     pub fn refuse(&mut self, refusal: Refusal, sentence: &str) {
         self.end(closed(refusal, sentence));
     }
@@ -307,7 +307,7 @@ impl Publisher {
         }
         let proof = self.settings.token.prove(Role::Publisher, &said);
         if hello.site == self.settings.site {
-            // Both have to know that, and that it is true.
+            // Both sites have to know of the clash, and that the claim is proven.
             self.channel.send(&Message::Welcome(proof));
             return Err(same_number(&self.settings, hello.run));
         }

@@ -90,7 +90,7 @@ impl Subscriber {
         self.channel.peer.map(|peer| peer.site)
     }
 
-    /// The same, with its [run](crate::link::Settings::run).
+    /// The publisher's site and its [run](crate::link::Settings::run).
     pub fn peer_run(&self) -> Option<(u8, u64)> {
         self.channel.peer.map(|peer| (peer.site, peer.run))
     }
@@ -203,7 +203,7 @@ impl Subscriber {
         self.leave();
     }
 
-    /// The same, for another reason.
+    /// Closes the connection for another reason.
     pub fn refuse(&mut self, refusal: Refusal, sentence: &str) {
         self.end(closed(refusal, sentence));
     }

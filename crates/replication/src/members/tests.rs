@@ -239,7 +239,7 @@ fn a_removed_site_is_not_waited_for_and_needs_a_copy_when_it_is_back() {
     assert_eq!((members.add(3, 2), members.trust(3, CopyReason::TooFarBehind)), (None, Trust::None));
 }
 
-/// What is there is asked before what the site is to this one: that may be as old as the store.
+/// The store is checked before the standing of the site, which may be as old as the store.
 #[test]
 fn a_store_that_is_an_older_copy_gives_no_log_and_no_copy() {
     let mut members = members(1, 2);
@@ -248,7 +248,7 @@ fn a_store_that_is_an_older_copy_gives_no_log_and_no_copy() {
     for standing in [Standing::In, Standing::Silent, Standing::Restored, Standing::Joining] {
         let position = members.position(2).expect("it is a member");
         members.note(Position { standing, ..position }, 1);
-        // Beyond the log; of a run that is none of it, though the log has more entries by now.
+        // These are beyond the end of the log, or of a run that the log never had, though the log is longer by now.
         for cursor in [at(1, 7, 101), at(1, 8, 60)] {
             let ahead = Admission::Refused(Refusal::AheadOfLog);
             assert_eq!(admit(&members, 2, cursor, LOG, &lineage), ahead, "{standing:?}");
@@ -260,8 +260,8 @@ fn a_store_that_is_an_older_copy_gives_no_log_and_no_copy() {
     }
 }
 
-/// Nor does a site that has an older copy go on as if it had what it has confirmed: that may have been deletions which
-/// are forgotten by now.
+/// A site with an older copy does not go on as if it still had what it confirmed: it may lack deletions that are
+/// forgotten by now.
 #[test]
 fn who_has_less_than_it_had_has_an_older_copy() {
     let mut members = members(1, 2);
@@ -288,14 +288,14 @@ fn who_has_less_than_it_had_has_an_older_copy() {
     let cursor = Cursor { incarnation: 1, run: 7, sequence: 45 };
     let late = Subscription { site: 2, cursor, confirmed: of_log(40) };
     assert_eq!(crate::link::admit(&members, late, LOG, &lineage), Admission::Log);
-    // It says so itself, and takes a copy.
+    // The site announces a new incarnation itself, and takes a copy.
     let restored = after_restart.introduced(2, 3).expect("it is another log");
     after_restart.note(restored, 1);
     assert_eq!(admitted(&after_restart, 1, 40), Admission::Copy(CopyReason::Restored));
     let back = Position { standing: Standing::In, ..restored };
     after_restart.note(back, 1);
     assert_eq!(admitted(&after_restart, 1, 40), Admission::Log, "it confirmed that before it was restored");
-    // Nor what it confirmed of a log of this site that was another one.
+    // A confirmation of an earlier incarnation of this site's log does not count either.
     members.note_confirmed(2, 4, Cursor { incarnation: 8, run: 7, sequence: 60 });
     assert_eq!(admitted(&members, 1, 40), Admission::Log);
 }

@@ -126,7 +126,7 @@ pub struct Challenge {
     pub site: u8,
     /// Of its log.
     pub incarnation: u64,
-    /// New with each start: see [`Settings::run`](crate::link::Settings).
+    /// Run of the sender, new with each start: see [`Settings::run`](crate::link::Settings).
     pub run: u64,
     /// 32 random bytes.
     pub nonce: [u8; 32],
@@ -141,7 +141,7 @@ pub struct Hello {
     pub site: u8,
     /// Of its log.
     pub incarnation: u64,
-    /// As above.
+    /// Run of the sender.
     pub run: u64,
     /// How many bytes it lets be under way that are not applied yet, beside one batch.
     pub window_bytes: u32,
@@ -184,7 +184,7 @@ pub enum Refusal {
     Token,
     /// The other side is no configured peer.
     UnknownSite,
-    /// What the other side has of the log is not in it.
+    /// The other side claims a position that is not in this log.
     AheadOfLog,
     /// The other side did not follow the protocol.
     Violation,
@@ -199,10 +199,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 10;
 
-    /// Whoever runs the sites has to see to it: it does not pass by itself.
+    /// True if the reason does not pass by itself: an operator has to act.
     pub fn stays(self) -> bool {
         !matches!(self, Self::Violation | Self::TimedOut | Self::Unavailable)
     }
@@ -423,7 +423,7 @@ fn encode_position(position: &Position, out: &mut Vec<u8>) {
     }
 }
 
-/// Standing, incarnation and what is confirmed are each site's own business, and not sent.
+/// Standing, incarnation and confirmed cursor are local to each site, and not sent.
 fn decode_position(rest: &mut Reader<'_>) -> Option<Position> {
     Some(Position {
         site: rest.u8()?,

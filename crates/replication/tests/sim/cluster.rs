@@ -41,9 +41,9 @@ pub(crate) struct Run {
     pub(crate) lost: u64,
     pub(crate) found: u64,
     pub(crate) mended: u64,
-    /// Times that a store was found to be an older copy.
+    /// Number of times a store was found to be an older copy.
     pub(crate) renewed: u64,
-    /// Items at the end.
+    /// Number of items at the end.
     pub(crate) items: u64,
     /// Stands for all that happened: equal runs have equal ones.
     pub(crate) digest: u64,
@@ -88,7 +88,7 @@ impl AddAssign for Run {
     }
 }
 
-/// A copy of a site's store that comes back as if nothing had happened since.
+/// A copy of a site's store that later takes the store's place, as if nothing had happened since.
 struct OldCopy {
     site: u8,
     made: u32,
@@ -109,7 +109,7 @@ pub(super) struct Cluster<'s, 't> {
     pub(super) rng: Rng,
     /// Of comparisons, so that they change nothing else of a seed.
     compare_rng: Rng,
-    /// Of older copies, for the same reason.
+    /// Random numbers for older copies, separate for the same reason.
     copy_rng: Rng,
     pub(super) micros: u64,
     step: u32,
@@ -259,7 +259,8 @@ impl<'s, 't> Cluster<'s, 't> {
         self.check_forgetting()
     }
 
-    /// Who loses its store to an older copy of it, and when each of these is made and comes back.
+    /// Chooses the sites whose stores are replaced by older copies, and the steps at which each copy is made and comes
+    /// back.
     fn old_copies(&mut self) -> Vec<OldCopy> {
         let mut old_copies = Vec::new();
         let (joined, steps) = (self.joined, self.scenario.steps);
@@ -290,7 +291,7 @@ impl<'s, 't> Cluster<'s, 't> {
         }
     }
 
-    /// Another site has more of a site's log than there is, or something else.
+    /// Lets a site's log go on as another one, because another site has more of it, or other entries.
     pub(super) fn renew(&mut self, number: u8) {
         let (scenario, micros) = (self.scenario, self.micros);
         let incarnation = self.copy_rng.u64(1..);

@@ -123,7 +123,7 @@ impl Cluster<'_, '_> {
                         continue;
                     }
                     let site = self.site(puller);
-                    // It is in itself, with all that the other one has.
+                    // The site is in again, with everything that the other one has.
                     site.is_outdated = false;
                     if let Some(position) = site.live.positions.get(&sender).copied() {
                         site.place(Position { cursor: Cursor { run, ..position.cursor }, ..position });

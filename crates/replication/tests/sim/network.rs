@@ -14,7 +14,7 @@ pub(crate) struct Connection {
     /// The incarnation of the sender's log, and its run.
     pub(crate) incarnation: u64,
     pub(crate) run: u64,
-    /// What the puller had confirmed of the sender's log when it connected.
+    /// The part of the sender's log that the puller had confirmed when it connected.
     pub(crate) confirmed: Cursor,
     /// `None`: this end is closed.
     pub(crate) subscriber: Option<Subscriber>,

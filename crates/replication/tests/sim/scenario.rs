@@ -42,7 +42,7 @@ pub(crate) enum Bug {
     MendTheOther,
     /// Digests leave out when an item expires.
     ExpiryNotCompared,
-    /// Where another site is in the log is verified by the number alone.
+    /// Cursors are checked by their sequence alone, without the run.
     CursorByNumber,
 }
 
@@ -116,8 +116,8 @@ pub(crate) struct Scenario {
     pub(crate) has_absence: bool,
     /// A site is restored from a backup.
     pub(crate) has_restore: bool,
-    /// The store of a site, or of several, is replaced by an older copy. Not together with wrong clocks, which would
-    /// give versions twice.
+    /// The store of one or several sites is replaced by an older copy. Never combined with wrong clocks, which would
+    /// give the same version twice.
     pub(crate) has_old_copy: bool,
     pub(crate) has_flushes: bool,
     /// What a connection keeps is little.
@@ -206,7 +206,7 @@ impl Scenario {
     /// Without what does not go together.
     fn settled(self) -> Self {
         let has_silent_losses = self.has_silent_losses && self.has_comparisons;
-        // A bug that needs other misfortunes is looked for among these.
+        // Older copies are left out when another bug is sought that depends on other faults.
         let is_of_another = self.bug.is_some_and(|bug| bug != Bug::CursorByNumber);
         let has_old_copy = self.has_old_copy && !has_silent_losses && !is_of_another;
         Self {

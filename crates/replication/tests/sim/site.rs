@@ -39,9 +39,9 @@ pub(crate) struct Site {
     breaks_promises: bool,
     /// It was added to the others later, and takes no writes yet. Kept with the store.
     pub(crate) is_newcomer: bool,
-    /// Its store was found to be an older copy, and takes no writes before it has a copy. Kept with the store.
+    /// The store was found to be an older copy: the site takes no writes until it has a copy. Kept with the store.
     pub(crate) is_outdated: bool,
-    /// Of the last run.
+    /// Number of the last run.
     run: u64,
     /// Own changes that are not durable yet.
     pub(crate) pending: Vec<Change>,
@@ -105,14 +105,14 @@ impl Site {
         LogExtent { incarnation: self.settings.incarnation, start: self.log_start, durable: self.disk.last }
     }
 
-    /// Keeps a position, with what the site has confirmed by now.
+    /// Keeps a position, with the cursor that the site has confirmed by now.
     pub(crate) fn place(&mut self, position: Position) -> Position {
         let position = self.members.with_confirmed(position);
         self.live.place(position);
         position
     }
 
-    /// Others hear of this run from here on.
+    /// Notes this run in the lineage: others hear of it from here on.
     pub(crate) fn note_run(&mut self) {
         self.live.lineage.last = self.settings.run;
         self.disk.lineage.last = self.settings.run;
@@ -221,14 +221,14 @@ impl Site {
         self.renew(incarnation, scenario, micros);
     }
 
-    /// The same, and nobody says so: the incarnation is what it was.
+    /// Replaces the store by an older copy, silently: the incarnation stays the same.
     pub(crate) fn replace_by_copy(&mut self, copy: Data, micros: u64) {
         self.disk = copy;
         self.log_start = 0;
         self.crash(micros);
     }
 
-    /// Others have more of this log than there is: it goes on as another one.
+    /// Lets the log go on under another incarnation, since others have more of it than there is.
     pub(crate) fn renew(&mut self, incarnation: u64, scenario: &Scenario, micros: u64) {
         self.disk.positions.values_mut().for_each(|position| *position = position.restored());
         self.disk.lineage = Lineage::beginning(self.disk.last);

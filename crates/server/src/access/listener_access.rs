@@ -11,9 +11,9 @@ pub struct ListenerAccess {
     pub tls: Option<ClientCertificates>,
     /// The hosts that a request may be for.
     pub hosts: Hosts,
-    /// Its clients show a token or a certificate.
+    /// Clients have to show a token or a certificate.
     pub is_authenticated: bool,
-    /// Other machines reach it, and need neither.
+    /// Other machines can connect, and need neither.
     pub is_open: bool,
 }
 

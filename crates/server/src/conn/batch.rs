@@ -36,7 +36,7 @@ pub(crate) struct Batch<R> {
     numbers: ArrayVec<u8, BATCH_REQUESTS_MAX>,
     /// All of the requests change the items of their keys.
     are_changes: bool,
-    /// They are keys of one request.
+    /// The requests are keys of one request.
     is_list: bool,
 }
 
@@ -51,12 +51,12 @@ pub(crate) trait Framed {
     /// The key of a request that needs its item, if it is cheap to find.
     fn plain_key(&self) -> Option<&[u8]>;
 
-    /// How it is answered.
+    /// The form of its reply.
     fn form(&self) -> &Form<'_> {
         &PLAIN
     }
 
-    /// It only removes items.
+    /// True if it only removes items.
     fn only_removes(&self) -> bool {
         false
     }

@@ -38,8 +38,8 @@ pub struct Connection {
     unsent: Option<Box<Unsent>>,
     /// The unsent replies depend on a change at this position, and are sent once it is durable; 0: on none.
     held: Position,
-    /// Changes that the unsent replies depend on. With no unsent reply: those of requests that were executed without
-    /// one (a quiet get, a key of a list, `noreply`), since the next reply shows their outcome.
+    /// Changes that the unsent replies depend on. Without an unsent reply, these are the changes of requests executed
+    /// without one (a quiet get, a key of a list, `noreply`), since the next reply shows their outcome.
     dependents: Dependents,
     /// What the connection wants once everything is sent.
     next: Next,
@@ -211,8 +211,8 @@ impl Connection {
         }
     }
 
-    /// Holds the replies that were just made, if they depend on a change that is not durable yet. False: they may be
-    /// sent. The connection is closed if there is no memory to hold them.
+    /// Holds the replies that were just made if they depend on a change that is not durable yet. False: they may be
+    /// sent. Closes the connection if there is no memory to hold them.
     #[inline]
     pub fn hold(&mut self, shared: &Shared, replies: &Output<'_>) -> bool {
         self.dependents.position() != 0 && self.hold_dependents(shared, replies)
@@ -220,7 +220,7 @@ impl Connection {
 
     #[inline(never)]
     fn hold_dependents(&mut self, shared: &Shared, replies: &Output<'_>) -> bool {
-        // Whoever wants no reply is not kept waiting while there is more to execute, unless it is to learn of a loss.
+        // A client that wants no reply is not held up while there is more to execute, unless it is to learn of a loss.
         let is_quiet = match self.dependents.len() {
             0 => true,
             count => count < QUIET_MAX && self.next == Next::Wait(Waiting::Yield),
@@ -244,8 +244,8 @@ impl Connection {
         self.held != 0
     }
 
-    /// Looks whether the changes that its replies wait for are durable. Whose change is lost is told so in the place of
-    /// its reply. `Err`: it is not known yet.
+    /// Checks whether the changes that its replies wait for are durable. A client whose change is lost gets an error in
+    /// place of the reply. `Err`: the outcome is not known yet.
     #[inline(never)]
     pub fn release(&mut self, shared: &Shared) -> Result<(), Next> {
         let (true, Some(persistence)) = (self.is_held(), &shared.persistence) else { return Ok(()) };
@@ -254,7 +254,7 @@ impl Connection {
         }
         self.held = 0;
         let lost = mem::take(&mut self.dependents).into_lost(persistence);
-        // From the last one on: where the others are does not change.
+        // The last one goes first, so that the places of the others do not change.
         for part in lost.iter().rev() {
             self.refuse(part, persistence);
         }
@@ -291,7 +291,7 @@ impl Connection {
         self.unsent.as_deref()
     }
 
-    /// Call once all replies were sent.
+    /// Call once all replies have been sent.
     #[inline]
     pub fn on_all_sent(&mut self) {
         self.session.end_turns();
@@ -308,5 +308,5 @@ impl Connection {
     }
 }
 
-/// Requests without a reply of which a client would learn that they are lost.
+/// Maximum number of requests without a reply whose loss the client would still learn of.
 const QUIET_MAX: usize = 1024;

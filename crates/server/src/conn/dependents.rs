@@ -1,8 +1,8 @@
-//! Replies that depend on changes which may still be lost: which part of the output belongs to whom.
+//! Replies that depend on changes which may still be lost: maps parts of the output to requests.
 //!
-//! A change of a namespace with the durability `sync` has its reply when it is durable, and so has whoever was shown
-//! it. When a change is lost, each request that depends on it gets an error in the place of its own reply, and those of
-//! all others stay as they are.
+//! In a namespace with the durability `sync`, a reply to a change is sent once the change is durable, and so is any
+//! reply that shows the change. When a change is lost, each request that depends on it gets an error in place of its
+//! own reply; the replies of all others stay as they are.
 
 use larder_engine::Position;
 use larder_protocol::{Form, Reply};
@@ -15,15 +15,15 @@ use crate::persistence::Persistence;
 #[derive(Debug, Default)]
 pub(crate) struct Dependents {
     parts: Vec<Dependent>,
-    /// The highest position that a reply waits for, also where a loss is told nobody; 0: none.
+    /// The highest position that a reply waits for, including those whose client is not told of a loss; 0: none.
     position: Position,
 }
 
-/// The reply to a request, or what there is of it.
+/// The reply to a request, or the part of it that exists so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dependent {
     begin: usize,
-    /// `None`: more of it follows.
+    /// `None`: the rest of the reply follows.
     end: Option<usize>,
     position: Position,
     only_removes: bool,
@@ -31,7 +31,8 @@ pub(crate) struct Dependent {
 }
 
 impl Dependents {
-    /// The reply that begins at byte `begin` depends on this position. `learns`: its client learns of an error.
+    /// Notes that the reply beginning at byte `begin` depends on this position. `learns`: its client learns of an
+    /// error.
     pub(crate) fn push(
         &mut self,
         begin: usize,
@@ -47,7 +48,7 @@ impl Dependents {
         }
     }
 
-    /// The reply to a request ends at byte `end`.
+    /// Notes that the reply to a request ends at byte `end`.
     #[inline]
     pub(crate) fn end_request(&mut self, end: usize) {
         self.parts
@@ -63,18 +64,18 @@ impl Dependents {
         self.position
     }
 
-    /// Clients to be told of a loss.
+    /// Number of clients to be told of a loss.
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// True if all that the replies depend on is durable.
+    /// True if every change that the replies depend on is durable.
     pub(crate) fn are_durable(&self, persistence: &Persistence) -> bool {
         persistence.outcome(self.position) != Outcome::Pending
             && self.parts.iter().all(|part| part.outcome(persistence) == Outcome::Done)
     }
 
-    /// The parts whose changes are lost. Of those that are one reply, the first.
+    /// The parts whose changes are lost. If several belong to one reply, only the first is returned.
     pub(crate) fn into_lost(self, persistence: &Persistence) -> Vec<Dependent> {
         let mut lost = self.parts;
         lost.retain(|part| part.outcome(persistence) == Outcome::Lost);
@@ -102,13 +103,14 @@ impl Dependent {
         self.begin
     }
 
-    /// `None`: the request is not answered to its end.
+    /// End of the reply in bytes; `None`: it is not complete yet.
     pub(crate) fn end(&self) -> Option<usize> {
         self.end
     }
 
-    /// What its client is told in place of the reply, and whether the connection ends with that: who wanted no reply
-    /// cannot be told, nor who reads a list that has begun, and whatever followed would be taken for something else.
+    /// The bytes that the client gets in place of the reply, and whether the connection ends with them. A client that
+    /// wanted no reply, or has already read the start of a list, cannot be told, and would mistake what follows for
+    /// something else.
     pub(crate) fn refusal(&self, persistence: &Persistence) -> (Vec<u8>, bool) {
         if self.form.is_noreply() || matches!(self.form, Form::Http(form) if form.is_list()) {
             return (Vec::new(), true);

@@ -41,7 +41,7 @@ pub struct Output<'t> {
     begin: usize,
     gathered: Vec<Gathered<Item<'t>>>,
     gathered_bytes: usize,
-    /// Which of them wait for changes to be durable.
+    /// Parts of the output that wait for changes to become durable.
     pub(crate) dependents: Dependents,
 }
 
@@ -290,9 +290,9 @@ impl Unsent {
         }
     }
 
-    /// Puts other bytes in the place of these, which hold whole values only. Nothing may be sent yet.
+    /// Replaces these bytes, which hold only whole values. Nothing may have been sent yet.
     pub(crate) fn replace(&mut self, range: Range<usize>, bytes: &[u8]) {
-        // Values that begin before a place are all before it.
+        // Values that begin before a given byte all come before it.
         let split = |at: usize| {
             let mut values_bytes = 0;
             let before = |gathered: &&Gathered<ValueRef>| {

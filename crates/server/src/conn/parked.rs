@@ -14,7 +14,7 @@ use crate::persistence::Persistence;
 pub struct Parked {
     /// Those whose replies are held, with the positions for which they wait ([`Waiting::Durable`]).
     held: BinaryHeap<Reverse<(Position, usize)>>,
-    /// The highest position for which one has ever waited.
+    /// The highest position that any connection has ever waited for.
     held_max: Position,
     /// Those that wait for anything that it does ([`Waiting::Commit`]), with what it had done.
     uncommitted: Vec<(u64, usize)>,
@@ -80,7 +80,8 @@ mod tests {
     use super::*;
     use crate::persistence::{self, StoreSettings};
 
-    /// Of another site, or of a namespace whose replies do not wait: nobody else asks for a sync of it.
+    /// The change is from another site, or of a namespace whose replies do not wait: nothing else asks for a sync of
+    /// it.
     #[test]
     fn who_waits_for_a_change_that_was_answered_gets_a_sync() {
         let store = Arc::new(MemoryStore::new());

@@ -54,7 +54,7 @@ pub struct Session {
     rights: Option<(u32, Rights)>,
     /// Look-ups in the store that the request at the head of the input waits for.
     fetching: Option<Arc<Fetching>>,
-    /// What was found for a request whose reply is still to be sent.
+    /// Result of the look-ups for a request whose reply has not been sent yet.
     fetched: Option<Arc<Fetching>>,
     /// What the home of its key was asked for the request at the head of the input.
     asked: Option<Arc<Asked>>,
@@ -69,7 +69,7 @@ enum State {
     Command,
     /// More keys of a [`Command::Get`] are next, up to the end of the line.
     Keys { form: text::TextForm, exptime: Option<i64> },
-    /// The rest of a refused list of keys is next, up to the end of the line.
+    /// The rest of a refused list of keys comes next, up to the end of the line.
     RefusedKeys,
     /// More keys of a query are next. Its request has been read.
     Query(Box<Query>),
@@ -225,7 +225,7 @@ impl Session {
         Some(findings)
     }
 
-    /// All replies were sent: what was read for them has had its turn in memory.
+    /// All replies have been sent: the values that were read for them give up their turn in memory.
     pub(super) fn end_turns(&mut self) {
         self.fetched = None;
     }
@@ -276,7 +276,7 @@ impl Session {
         }
     }
 
-    /// The client was told of an error in the middle of a list of keys: no other reply to it follows.
+    /// The client got an error in the middle of a list of keys, so the rest of the list gets no reply.
     pub(crate) fn refuse_rest(&mut self) {
         if let State::Keys { .. } = self.state {
             self.state = State::RefusedKeys;

@@ -41,7 +41,7 @@ pub(crate) enum Unanswered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
-    /// It may remove the item, and does nothing else to it.
+    /// It only removes the item, if anything.
     Remove,
     /// It may change the item.
     Change,

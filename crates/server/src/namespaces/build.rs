@@ -198,7 +198,7 @@ pub(super) fn check_shares(table: &Table, shares: &[u64]) -> Result<(), String> 
     Ok(())
 }
 
-/// Warns of namespaces that take much of the memory since nobody has said how much they need.
+/// Warns of namespaces that get a large share of the memory only because no quota was set for them.
 pub(super) fn warn_of_shares(table: &Table, shares: &[u64]) {
     let of_mib = shares.iter().sum::<u64>() >> 20;
     for (number, share_bytes) in large_shares(table, shares) {
@@ -209,7 +209,7 @@ pub(super) fn warn_of_shares(table: &Table, shares: &[u64]) {
     }
 }
 
-/// The namespaces beside the default that have no quota of memory, and so more than a quarter of all.
+/// Namespaces other than the default that have no memory quota and therefore get more than a quarter of the memory.
 fn large_shares(table: &Table, shares: &[u64]) -> Vec<(u8, u64)> {
     let quarter_bytes = shares.iter().sum::<u64>() / 4;
     let others = table.numbers().zip(shares.iter().copied()).skip(1);
@@ -246,7 +246,7 @@ mod tests {
         let without = large(&format!("{guide}[namespace.\"config:\"]\nread_only = true\n"));
         assert_eq!(without, [("namespace.\"config:\"".to_owned(), 160)]);
         assert_eq!(large(&format!("{guide}[namespace.\"config:\"]\nmemory = \"4m\"\n")), []);
-        // A quarter each.
+        // Each gets a quarter.
         assert_eq!(large("[namespace.a]\n[namespace.b]\n[namespace.c]\n"), []);
     }
 }

@@ -96,7 +96,7 @@ impl<'h> Guards<'h> {
         }
     }
 
-    /// The same of what was done since the last call.
+    /// The highest position to wait for among operations since the last call; 0: none.
     pub(crate) fn take_awaited(&self) -> Position {
         let position = self.awaited();
         if position != 0 {
@@ -277,7 +277,7 @@ impl<'t> Place<'t> {
         }
     }
 
-    /// The longest time to live here.
+    /// Longest time to live in the namespace, in seconds; `None`: no limit.
     pub(crate) fn ttl_max_secs(&self) -> Option<u32> {
         self.namespace.and_then(|namespace| namespace.policy.ttl_max_secs)
     }

@@ -59,15 +59,15 @@ impl Listener {
         Ok(Self { fd, address, dialect: settings.dialect, tls, hosts: Hosts::Any, is_passed: true })
     }
 
-    /// One for a Unix socket, which does not take its name yet. Errors: exit code 71.
+    /// Creates the listener of a Unix socket, which does not take its name yet. Errors: exit code 71.
     fn unnamed(path: &Path, dialect: Option<Dialect>) -> Result<Self, Refusal> {
         let fd = unix::unnamed().map_err(|error| refuse_unix(path, &error))?;
         let address = Address::Unix(path.to_owned());
         Ok(Self { fd, address, dialect, tls: None, hosts: Hosts::Any, is_passed: false })
     }
 
-    /// Takes the name of a Unix socket, for a server that will run as `user`; does nothing to others. Call it once,
-    /// when nothing else can fail any more. Errors: exit code 71.
+    /// Gives a Unix socket its name, for a server that will run as `user`; other listeners are left alone. Call it
+    /// once, when nothing else can fail any more. Errors: exit code 71.
     pub(crate) fn take_name(&self, settings: &Settings, user: Option<&Target>) -> Result<(), Refusal> {
         match &self.address {
             Address::Unix(path) if !self.is_passed => {
@@ -107,7 +107,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Binds everything that the settings ask for. May be empty (`-p 0`). A Unix socket has no name yet:
+/// Binds all addresses of the settings. The result may be empty (`-p 0`). Unix sockets have no names yet:
 /// [`Listener::take_name`]. Errors: exit code 71.
 pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
     if let Some(path) = &settings.unix_socket {
@@ -160,7 +160,7 @@ pub fn bind_http_items(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
     Ok(bound.into_iter().map(listener).collect())
 }
 
-/// Binds the addresses of an option for HTTP: `host:port`, or the path of a Unix socket, which it does not take yet.
+/// Binds the addresses of an option for HTTP: `host:port`, or the path of a Unix socket, whose name is not taken yet.
 /// Errors: exit code 71.
 pub(crate) fn bind_http(
     option: &str,

@@ -89,8 +89,8 @@ impl Poller {
         }
     }
 
-    /// A client waits for something other than its socket. True: the socket is watched on, which costs nothing as long
-    /// as the client waits, too; else it is to be [resumed](Self::resume).
+    /// Pauses a client that waits for something other than its socket. True: the socket is still watched, which costs
+    /// nothing while the client waits, too; otherwise it has to be [resumed](Self::resume).
     pub(crate) fn pause(&mut self, fd: impl AsFd) -> io::Result<bool> {
         match &mut self.0 {
             Kind::Epoll(_) => Ok(true),

@@ -36,9 +36,9 @@ pub(crate) struct ClientSocket {
     connection: Connection,
     /// In the worker's queue, or parked.
     pub(crate) is_queued: bool,
-    /// Waits for something other than its socket.
+    /// The connection waits for something other than its socket.
     pub(crate) is_parked: bool,
-    /// While it does, the poller watches the socket.
+    /// The poller watches the socket while the connection is parked.
     pub(crate) is_watched: bool,
     /// Everything is sent, and the client knows that; it may read and send for a little longer.
     is_lingering: bool,
@@ -304,7 +304,7 @@ impl ClientSocket {
             self.connection.on_all_sent();
         }
         match self.connection.next() {
-            // The client has just got the reply that it waits for. The poller tells what it sends then.
+            // The client has just got the reply it was waiting for. The poller reports what it sends next.
             Next::Read if was_held && self.wire.is_plain() => return Err(Next::Read),
             Next::Read => {}
             Next::Wait(_) => return Ok(0),

@@ -109,8 +109,8 @@ impl Tls {
         self.current.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
     }
 
-    /// Seconds until the first certificate of the chain ends, by the wall clock; negative: it has ended. `None`: no end
-    /// can be read.
+    /// Seconds until the first certificate of the chain expires, by the wall clock; negative: it has expired. `None`:
+    /// no end could be read.
     pub fn secs_to_end(&self) -> Option<i64> {
         let end_secs = self.current.read().unwrap_or_else(PoisonError::into_inner).contexts.end_secs()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -162,7 +162,7 @@ impl Worker {
                         let others = self.ready.len();
                         self.drain_inbox();
                         self.unpark_committed();
-                        // Those have waited long enough.
+                        // The connections that were just unparked have waited long enough.
                         queued += self.ready.len() - others;
                     }
                 }
@@ -211,7 +211,7 @@ impl Worker {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
         if socket.is_queued && !is_its_turn {
             if socket.is_parked && mem::take(&mut socket.is_watched) {
-                // It sends before it has its reply, and would wake us again and again.
+                // The client sends before it has its reply, and would wake this worker again and again.
                 let _ = self.poller.delete(&*socket);
             }
             return;

@@ -94,8 +94,7 @@ pub fn open(settings: &JournalSettings, verbosity: u8) {
     }
 }
 
-/// Logs an event of the level info. A person who watches at a terminal sees it also without `-v`, unless `--log-level`
-/// was given.
+/// Logs an event at level info. A person at a terminal sees it even without `-v`, unless `--log-level` was given.
 pub fn tell_a_person(settings: &JournalSettings, event: impl FnOnce()) {
     match JOURNAL.get().filter(|_| settings.level.is_none() && io::stderr().is_terminal()) {
         Some(Journal { filter, .. }) => {

@@ -21,7 +21,7 @@ pub struct Prefixes {
     uncounted: AtomicU64,
 }
 
-/// Counts by the number of a namespace and a prefix behind it: a client that may not read the namespace sees none.
+/// Counts by namespace number and prefix: a client does not see counts of a namespace that it may not read.
 type Table = Mutex<HashMap<Box<[u8]>, Counts>>;
 
 /// Counts of the operations on the keys of a prefix.
@@ -79,8 +79,8 @@ impl Prefixes {
         }
     }
 
-    /// The reply to `stats detail dump` for a client with these rights, without END. Prefixes that are no words are
-    /// URI-encoded.
+    /// The reply to `stats detail dump` for a client with these rights, without END. Prefixes that are not plain words
+    /// are URI-encoded.
     pub(crate) fn dump(&self, rights: Rights) -> Vec<u8> {
         let mut all = HashMap::<Box<[u8]>, Counts>::new();
         for table in &self.tables {

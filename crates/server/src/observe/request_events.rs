@@ -35,8 +35,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let key = key_of(command)?.bytes(&mut self.key_buffer);
         let place = guards.place(key, prepared);
         let peek = |guard: &'t Guard<'t>| guard.peek(key, place.hash).map(|fetched| fetched.item);
-        // Items on the disk are found, too. If that takes a read, the command itself has to wait, and is looked at when
-        // it runs again.
+        // Items on disk count as found, too. If that takes a disk read, the command itself has to wait, and is looked
+        // at when it runs again.
         let Ok(found) = self.store.operate(&place, key, Intent::Read, peek) else {
             self.store.take_wanted();
             return None;

@@ -79,8 +79,8 @@ pub(crate) fn answer(shared: &Shared, rights: Rights, words: &[&[u8]], form: &Fo
     Answer::Lines(lines.0)
 }
 
-/// The lines of sub-commands that show counters and settings, without the namespaces that must not be read with these
-/// rights; `None`: another sub-command.
+/// The lines of sub-commands that show counters and settings, without namespaces that these rights do not allow to be
+/// read; `None`: another sub-command.
 pub(crate) fn lines(
     shared: &Shared,
     rights: Rights,

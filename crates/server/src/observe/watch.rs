@@ -52,7 +52,7 @@ pub(crate) struct Counts {
 struct Line<'l> {
     stream: Streams,
     id: u64,
-    /// The namespace of the key in it, if there is one: a watcher that may not read it does not get the line.
+    /// The namespace of the key in the line, if there is one: watchers that may not read it do not get the line.
     namespace: Option<u8>,
     /// Including its line feed.
     text: &'l [u8],
@@ -71,8 +71,8 @@ impl Log {
         }
     }
 
-    /// Writes a line for the watchers. Call it only if there are any: [`ObserverFlags::wants`]. `namespace`: that of
-    /// the event's key.
+    /// Writes a line for the watchers. Call it only if there are any: [`ObserverFlags::wants`]. `namespace`: the
+    /// namespace of the event's key.
     #[cold]
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>, namespace: Option<u8>, control: &Wake) {
         let Some(ring) = self.rings.get(thread) else { return };
@@ -182,7 +182,7 @@ impl<'l> Line<'l> {
 
 /// The header of a line in a ring: number, stream, namespace, length.
 const HEAD_BYTES: usize = 8 + 2 + 1 + 2;
-/// No namespace has this number.
+/// Stands for a line without a namespace: no namespace has this number.
 const NO_NAMESPACE: u8 = u8::MAX;
 /// As in memcached.
 const WATCHERS_MAX: usize = 20;

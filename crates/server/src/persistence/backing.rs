@@ -15,7 +15,7 @@ thread_local! {
     static WAKES_LATER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The changes that this thread makes from now on do not wake the committer: it does that itself, once for many
+/// From now on changes made by this thread do not wake the committer: the thread wakes it itself, once for many changes
 /// ([`Journal::wake_if_idle`]).
 pub(crate) fn wake_later() {
     WAKES_LATER.set(true);

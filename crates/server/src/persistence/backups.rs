@@ -231,7 +231,7 @@ impl Backups {
         let target = PacedFiles { files: DiskFiles::open(&path)?, path: path.clone(), pace: self.pace() };
         let taken = store.backup(&target, since.as_ref());
         if taken.is_err() {
-            // It would be no backup, and its room is missing.
+            // An incomplete backup is useless and takes up space.
             let _ = std::fs::remove_dir_all(&path);
         }
         Ok(taken?)
@@ -310,19 +310,20 @@ fn backup_name(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|_| is_name)
 }
 
-/// The backups below a directory, those that did not end included. Errors: it cannot be read.
+/// Number of backups below a directory, unfinished ones included. Errors: it cannot be read.
 fn count_directories(directory: &Path) -> io::Result<usize> {
     let entries = match std::fs::read_dir(directory) {
-        // The first backup makes it.
+        // The directory is created by the first backup.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         entries => entries?,
     };
     Ok(entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count())
 }
 
-/// Whether a file system has room for a backup: others need some, above all the store itself. Errors: it has not.
+/// Checks that a file system keeps some free space for others, above all for the store itself. Errors: there is too
+/// little.
 fn check_free(path: &Path) -> io::Result<()> {
-    // One that does not say is no reason to do without backups.
+    // A file system that does not report its free space does not prevent backups.
     let Ok(system) = rustix::fs::statvfs(path) else { return Ok(()) };
     let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
     let needed_bytes = FREE_BYTES_MIN.min(bytes(system.f_blocks) / FREE_SHARE_MIN);
@@ -373,7 +374,7 @@ struct PacedFiles {
 
 struct PacedFile {
     file: Arc<dyn File>,
-    /// Of its directory.
+    /// Path of its directory.
     path: PathBuf,
     pace: Arc<Pace>,
 }
@@ -449,9 +450,9 @@ impl File for PacedFile {
 }
 
 const NAME_BYTES_MAX: usize = 100;
-/// More than that is no use of backups.
+/// More backups than this serve no purpose.
 const DIRECTORIES_MAX: usize = 100;
-/// What a backup leaves free of a file system: this, or of a small one its twentieth part.
+/// Minimum free space that a backup leaves on a file system: this, or a twentieth of a small one.
 const FREE_BYTES_MIN: u64 = 1 << 30;
 const FREE_SHARE_MIN: u64 = 20;
 /// What a stream is called where backups have names.
@@ -494,7 +495,7 @@ mod tests {
         let store = store(1);
         let taken: Vec<_> = (0..DIRECTORIES_MAX + 1)
             .map(|nth| {
-                // Of most there is no more than the directory.
+                // Most of them are only an empty directory.
                 if (1..DIRECTORIES_MAX).contains(&nth) {
                     return std::fs::create_dir(directory.join(format!("{nth}"))).map_err(Failure::Io);
                 }
@@ -504,7 +505,7 @@ mod tests {
         let failures: Vec<_> = taken.iter().filter_map(|taken| taken.as_ref().err()).collect();
         let [Failure::TooMany] = failures[..] else { panic!("{failures:?}") };
         std::fs::remove_dir_all(directory.join("1")).expect("removes");
-        // The server stops, in the middle.
+        // The server stops in the middle of a backup.
         backups.stop();
         assert!(backups.back_up(&store, "later", None).is_err());
         let is_left = directory.join("later").exists();

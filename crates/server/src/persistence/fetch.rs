@@ -1,9 +1,8 @@
 //! Look-ups in the store: by the worker, if the disk need not be waited for; else by threads of their own, while the
 //! connection is parked.
-//!
-//! A value that memory has no room for at the moment, since others of its size are being read or sent, waits its turn.
-//! Large ones take turns by their bytes, and a turn ends once the value was sent: it is not evicted for the next one
-//! before, and the connection keeps its place among those that read evicted values.
+//! A value for which memory has no room at the moment, because others of its size are being read or sent, waits its
+//! turn. Large values share a budget of bytes. A turn ends once the value has been sent: it is not evicted for the next
+//! one before that, and the connection keeps its place among those that read evicted values.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,7 +47,7 @@ pub(crate) struct Fetching {
     waiter: Waiter,
     wanted: Vec<Wanted>,
     since: Instant,
-    /// Those of its values in memory. They end with the last one who has this.
+    /// Turns of its values in memory. They end when the last reference to this is dropped.
     turns: Mutex<Vec<Turn>>,
     /// `None`: under way.
     findings: Mutex<Option<Vec<Finding>>>,
@@ -69,15 +68,15 @@ pub(crate) struct FetchQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Arc<Fetching>>,
-    /// Those for which there was no memory, and when to look again.
+    /// Look-ups for which there was no memory, with the time of the next attempt.
     deferred: VecDeque<(Instant, Arc<Fetching>)>,
     is_stopping: bool,
 }
 
-/// By namespace: the large values that have their turn.
+/// Turns of large values, by namespace.
 struct Turns(Box<[Arc<Mutex<Vec<Began>>>]>);
 
-/// When a turn began, and the bytes of its value.
+/// Start of a turn, and the length of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Began {
     at: Instant,
@@ -91,7 +90,7 @@ struct Turn {
     began: Began,
 }
 
-/// What came of a look-up.
+/// Outcome of a look-up.
 enum Fetched {
     /// The item is in memory.
     Found,
@@ -109,8 +108,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A turn for a value of this length, if all turns leave most of the memory to others, or there is no other turn.
-    /// The turn of a slow client ends after some time.
+    /// Takes a turn for a value of this length, if all turns together leave most of the memory to others, or if there
+    /// is no other turn. The turn of a slow client ends after [`TURN_MAX`].
     fn take(&self, number: u8, bytes: u64, memory_bytes: u64) -> Option<Turn> {
         let all = self.0.get(usize::from(number))?;
         let began = Began { at: Instant::now(), bytes };
@@ -160,7 +159,7 @@ impl FetchQueue {
         fetching
     }
 
-    /// Look-ups that wait for a thread, or for memory.
+    /// Number of look-ups that wait for a thread or for memory.
     pub(crate) fn len(&self) -> usize {
         let state = lock(&self.state);
         state.waiting.len() + state.deferred.len()
@@ -173,7 +172,7 @@ impl FetchQueue {
         waiting.pop_front().or_else(|| Some(deferred.pop_front()?.1))
     }
 
-    /// There is no memory for these look-ups now: they come again.
+    /// Puts look-ups off until later, because there is no memory for them now.
     pub(super) fn defer(&self, fetching: Arc<Fetching>) {
         lock(&self.state).deferred.push_back((Instant::now() + MEMORY_PAUSE, fetching));
         self.wake.notify_one();
@@ -223,8 +222,8 @@ impl FetchQueue {
         fetching.take_findings().unwrap_or_default()
     }
 
-    /// Looks up what is wanted, and keeps what was found out for the one who waits. False: there is no memory now, and
-    /// all of it is to be looked up again.
+    /// Looks up the wanted keys, and keeps the findings for the waiting connection. False: there is no memory now, and
+    /// all of the look-ups have to be repeated.
     pub(super) fn serve(
         &self,
         fetching: &Fetching,
@@ -244,7 +243,7 @@ impl FetchQueue {
             let result = match fetched {
                 Fetched::Found => Ok(true),
                 Fetched::Absent => Ok(false),
-                // It was read ahead: the request asks again once it comes to this key.
+                // The key was only read ahead: the request asks again once it reaches this key.
                 Fetched::NoMemory if nth > 0 => continue,
                 Fetched::NoMemory if fetching.since.elapsed() < MEMORY_PATIENCE => return false,
                 Fetched::NoMemory => Err(Error::OutOfMemoryFetching),
@@ -263,8 +262,8 @@ impl FetchQueue {
         true
     }
 
-    /// Puts an item of the store into memory, and returns the turn of a large one. If the key has changed meanwhile,
-    /// whoever asked will see that.
+    /// Loads an item of the store into memory, and returns the turn of a large one. If the key has changed meanwhile,
+    /// the waiting request notices that itself.
     fn fetch(
         &self,
         store: &dyn Store,
@@ -324,10 +323,10 @@ impl FetchQueue {
     }
 }
 
-/// Why there is no place for a value.
+/// Maps the reason why there is no place for a value to an outcome.
 fn refused(refusal: Option<WriteError>) -> Fetched {
     match refusal {
-        // Memory had more room when it was stored.
+        // Memory had more room when the value was stored.
         Some(WriteError::TooLarge) => Fetched::Failed(Error::OutOfMemoryFetching),
         _ => Fetched::NoMemory,
     }
@@ -375,7 +374,7 @@ struct FillSink<'f> {
     clock: &'f Clock,
     key: &'f [u8],
     number: u8,
-    /// Others that are being sent go first.
+    /// Gives way to values that are being sent.
     is_patient: bool,
     turns: &'f Turns,
     turn: Option<Turn>,
@@ -418,7 +417,7 @@ impl FillSink<'_> {
         true
     }
 
-    /// Takes a turn for a large value, and a place.
+    /// Takes a turn for a large value, and reserves a place in memory.
     fn reserve(&mut self, meta: &Meta, now: Now) -> Result<(), WriteError> {
         let terms = Terms {
             client_flags: meta.client_flags,
@@ -491,11 +490,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Larger values are read piece by piece, so that they are in memory once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Until a value for which there was no memory is looked up again.
+/// Pause before a look-up for which there was no memory is repeated.
 const MEMORY_PAUSE: Duration = Duration::from_millis(2);
-/// After this a client reads slowly, and others need not wait for it.
+/// After this a client counts as slow, and others do not wait for it any longer.
 const TURN_MAX: Duration = Duration::from_secs(5);
-/// How long a value waits for memory before that is an error.
+/// Longest wait of a value for memory before that is an error.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Guards last microseconds, unless their threads lose their cores.
 const TRIES_MAX: u32 = 100_000;

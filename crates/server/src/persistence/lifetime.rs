@@ -1,4 +1,4 @@
-//! The time that items have to live when they are read from the store.
+//! Lifetimes of items that are read from the store.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ use larder_store::commit::version_at;
 
 use crate::clock::Clock;
 
-/// All that decides on it for the items of a namespace.
+/// Everything that determines the lifetime of a namespace's items.
 #[derive(Clone, Copy)]
 pub(super) struct Lifetime<'l> {
     pub(super) clock: &'l Clock,
@@ -18,7 +18,7 @@ pub(super) struct Lifetime<'l> {
 }
 
 impl Lifetime<'_> {
-    /// When an item expires; `None`: it has.
+    /// Expiry of an item; `None`: it has expired.
     pub(super) fn expiry_of(&self, meta: &Meta) -> Option<Expiry> {
         if self.lapsed.has(meta) {
             return None;
@@ -26,10 +26,10 @@ impl Lifetime<'_> {
         self.clock.unexpired(self.exptime_secs(meta))
     }
 
-    /// The same as a Unix time; 0: never.
+    /// Expiry as a Unix time; 0 means never.
     pub(super) fn exptime_secs(&self, meta: &Meta) -> u64 {
         let Some(ttl_max_secs) = self.ttl_max_secs.map(u64::from) else { return meta.exptime_secs };
-        // A touch, which leaves the version, may have made it live up to so long.
+        // A touch, which keeps the version, may have extended it up to this time.
         let latest_secs = self.clock.unix_secs().saturating_add(ttl_max_secs);
         if meta.exptime_secs != 0 && meta.exptime_secs <= latest_secs {
             return meta.exptime_secs;
@@ -38,14 +38,14 @@ impl Lifetime<'_> {
     }
 }
 
-/// The items that had expired when the wall clock was set back. Clients were told that they are gone, so they do not
-/// come back: the store would have them again until the clock shows that time once more. Changes that came later are
-/// judged by the clock as it is.
+/// Items that had expired when the wall clock was set back. Clients were told that these are gone, so they must not
+/// come back, although the store would find them again until the clock shows their time once more. Later changes are
+/// judged by the clock as it is now.
 #[derive(Debug, Default)]
 pub(crate) struct Lapsed {
     /// The latest Unix time that was observed.
     latest_secs: AtomicU64,
-    /// The newest change of the store when the clock was set back from there; 0: it was not.
+    /// The newest change of the store when the clock was set back from that time; 0: it was not set back.
     sequence: AtomicU64,
 }
 
@@ -64,9 +64,11 @@ impl Lapsed {
     }
 }
 
-/// The Unix time at which a version was given. A client may have chosen it (`E`): then it is long ago, or to come.
+/// The Unix time at which a version was given. A client may have chosen the version (`E`): then the time is long past,
+/// or in the future.
 pub(super) fn stored_secs(version: u64) -> u64 {
-    // A version is a number of steps since an epoch: one second has as many as there are between two of its versions.
+    // A version is a number of steps since an epoch: the difference between two versions a second apart is a second's
+    // steps.
     let epoch_micros = 1_735_689_600_000_000;
     let versions_per_sec = version_at(epoch_micros + 1_000_000, 0) - version_at(epoch_micros, 0);
     (version / versions_per_sec.max(1)).saturating_add(epoch_micros / 1_000_000)
@@ -83,7 +85,7 @@ mod tests {
 
     const START_SECS: u64 = 1_800_000_000;
 
-    /// An item that was stored so many seconds after the start.
+    /// An item that was stored `after_secs` seconds after the start.
     fn stored(after_secs: u64, exptime_secs: u64, sequence: u64) -> Meta {
         Meta {
             value_bytes: 1,
@@ -114,17 +116,17 @@ mod tests {
         };
         nanos.fetch_add(100_000_000_000, Relaxed);
         for (stored_after_secs, exptime_secs, expected) in [
-            // For ever, or for long.
+            // These were to live for ever, or for long.
             (100, 0, Some(60)),
             (70, 0, Some(30)),
             (40, 0, None),
             (70, START_SECS + 10_000, Some(30)),
             (39, START_SECS + 10_000, None),
-            // As the policy allows it: it was touched.
+            // The policy allows these expiries: the items were touched.
             (1, START_SECS + 159, Some(59)),
             (90, START_SECS + 110, Some(10)),
             (90, START_SECS + 100, None),
-            // By a clock that was ahead.
+            // This one was stored by a clock that was ahead.
             (5_000, 0, Some(60)),
         ] {
             let meta = stored(stored_after_secs, exptime_secs, 1);

@@ -15,7 +15,7 @@ pub(crate) struct Meters {
     workers: Box<[ReadMeter]>,
 }
 
-/// What the committer measures. Its threads take turns, and are the only writers.
+/// Measurements of the committer. Its threads take turns, and are the only writers.
 #[derive(Default)]
 pub(crate) struct CommitMeter {
     append: Histogram,
@@ -114,7 +114,7 @@ impl Measured {
 }
 
 impl CommitMeter {
-    /// Changes were appended, and made durable within so long if that was asked for.
+    /// Counts changes that were appended and, if a client waited for it, made durable within `durable_micros`.
     pub(super) fn commit(&self, changes: u64, bytes: u64, durable_micros: Option<u64>) {
         let at = BATCH_BOUNDS.iter().position(|bound| changes <= *bound).unwrap_or(BATCH_BOUNDS.len() - 1);
         add(&self.batches.counts[at], 1);

@@ -34,7 +34,8 @@ impl Reader {
         self.fetching.is_some()
     }
 
-    /// Does what it has begun. Returns whom to wake; `None`: it has begun nothing, or memory has no room for it now.
+    /// Finishes the look-up that it has begun. Returns the connection to wake; `None`: nothing was begun, or memory has
+    /// no room for it now.
     pub fn finish(&mut self) -> Option<Waiter> {
         let fetching = self.fetching.take()?;
         let persistence = self.shared.persistence.as_ref();

@@ -1,6 +1,5 @@
-//! The threads that do the store's I/O: the committer, its stand-in, the readers, those of lists of keys, that of
-//! backups, and one
-//! that cleans up.
+//! The threads that do the store's I/O: the committer, its stand-in, the readers, those that list keys, the backup
+//! thread, and one that cleans up.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -119,7 +118,7 @@ fn handles(shared: &Shared) -> io::Result<Handles> {
     shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))
 }
 
-/// What the two threads that commit share.
+/// State shared by the two threads that commit.
 struct Commits {
     committer: Mutex<Committer>,
     journal: Arc<Journal>,
@@ -164,7 +163,7 @@ impl Commits {
                 return;
             }
             if journal.refusal().is_some_and(|refusal| refusal != Refusal::Full) {
-                // What has come must wait for the next attempt.
+                // New changes have to wait for the next attempt.
                 std::thread::sleep(timeout.min(RETRY_MAX));
             } else {
                 let linger = || Duration::from_micros(self.committer().linger_micros(self.now_micros()));
@@ -173,7 +172,7 @@ impl Commits {
         }
     }
 
-    /// Appends while the other thread waits for the disk to sync, until the server stops.
+    /// Appends while the other thread waits for a disk sync, until the server stops.
     fn stand_in(&self) {
         while !self.is_stopping.load(SeqCst) {
             if !self.journal.stand_by(IDLE_MAX, LINGER) {
@@ -228,9 +227,9 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
 
 /// Nothing that has to be noticed sooner comes without a wake-up.
 const IDLE_MAX: Duration = Duration::from_secs(1);
-/// For changes to gather that are appended beside a sync.
+/// Time to gather changes that are appended while a sync runs.
 const LINGER: Duration = Duration::from_micros(300);
-/// A stop does not wait longer for the next attempt.
+/// Longest wait of a stopping server for the next attempt.
 const RETRY_MAX: Duration = Duration::from_millis(200);
 const CLEANING_STEP_BYTES: u64 = 1 << 20;
 const CLEANING_PAUSE: Duration = Duration::from_millis(5);

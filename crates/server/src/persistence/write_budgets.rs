@@ -1,9 +1,9 @@
-//! Slowing down namespaces that write faster than cleaning gets room back, so that the disk stays within its bound.
+//! Slows down namespaces that write faster than cleaning frees space, so that the disk usage stays within its bound.
 //!
-//! Each namespace has a budget of bytes that it may still write. A change spends some of it, and one of a namespace
-//! that has none left waits. Budgets are filled from the room that the store has left, and from what cleaning gives
-//! back meanwhile; the one who needs least first, so that who writes little never waits for who writes much. As long as
-//! cleaning and the committer follow, all of them are full, and nobody waits.
+//! Each namespace has a budget of bytes that it may still write. A change spends some of it, and changes of a namespace
+//! whose budget is used up wait. Budgets are refilled from the space that the store has left, and from what cleaning
+//! frees meanwhile. The smallest need is met first, so that a light writer never waits for a heavy one. As long as
+//! cleaning and the committer keep up, all budgets are full, and nobody waits.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::*};
 use std::sync::{Mutex, OnceLock};
@@ -13,26 +13,26 @@ use std::time::{Duration, Instant};
 use larder_policy::NAMESPACES_MAX;
 use larder_store::{Headroom, Store};
 
-/// The budgets of the namespaces of a store, by their numbers.
+/// The budgets of a store's namespaces, by namespace number.
 pub(crate) struct WriteBudgets {
     budgets: Box<[Budget]>,
     refill: Mutex<Refill>,
     segment_bytes: AtomicI64,
-    /// Cleaning has found nothing to do, though there was too little room.
+    /// Cleaning has found nothing to do, although there was too little space.
     is_stuck: AtomicBool,
-    /// The thread that cleans.
+    /// The thread that cleans; woken when there is something to clean.
     cleaner: OnceLock<Thread>,
 }
 
 #[derive(Default)]
 struct Budget {
-    /// What it has when it is full; 0: there is no such namespace.
+    /// Size of a full budget; 0: there is no such namespace.
     full_bytes: AtomicI64,
-    /// Below 0 after a change that was longer than what was left.
+    /// Bytes left; negative after a change that was longer than what was left.
     left_bytes: AtomicI64,
 }
 
-/// What the last refill saw.
+/// State of the store at the last refill.
 #[derive(Default)]
 struct Refill {
     at: Option<Instant>,
@@ -53,14 +53,14 @@ impl Default for WriteBudgets {
 }
 
 impl Budget {
-    /// What it lacks.
+    /// Bytes that the budget lacks.
     fn need_bytes(&self) -> i64 {
         self.full_bytes.load(Relaxed) - self.left_bytes.load(Relaxed)
     }
 }
 
 impl WriteBudgets {
-    /// Gives full budgets to these namespaces: together about half a segment at most. Call once.
+    /// Gives these namespaces full budgets, together about half a segment at most. Call once.
     pub(super) fn open(&self, numbers: &[u8], segment_bytes: u64) {
         self.segment_bytes.store(segment_bytes as i64, Relaxed);
         let full_bytes = segment_bytes / 2 / numbers.len().max(1) as u64;
@@ -73,20 +73,20 @@ impl WriteBudgets {
         self.distribute(u64::MAX);
     }
 
-    /// This thread is the one that cleans.
+    /// Registers this thread as the one that cleans.
     pub(super) fn set_cleaner(&self) {
         let _ = self.cleaner.set(std::thread::current());
     }
 
-    /// A change of this namespace is on its way to the store.
+    /// Charges a change of this namespace, which is on its way to the store.
     pub(crate) fn spend(&self, number: u8, bytes: u64) {
         if let Some(budget) = self.budgets.get(usize::from(number)) {
             budget.left_bytes.fetch_sub(bytes.min(1 << 40) as i64, Relaxed);
         }
     }
 
-    /// Whether a change of this namespace may be made now. `journal_bytes` are on their way to the store. Errors: ask
-    /// again then.
+    /// Checks whether a change of this namespace may be made now. `journal_bytes` are on their way to the store.
+    /// Errors: the time to ask again.
     pub(crate) fn admit(&self, number: u8, store: &dyn Store, journal_bytes: u64) -> Result<(), Instant> {
         let Some(budget) = self.budgets.get(usize::from(number)) else { return Ok(()) };
         let full_bytes = budget.full_bytes.load(Relaxed);
@@ -100,8 +100,8 @@ impl WriteBudgets {
         Err(Instant::now() + PAUSE)
     }
 
-    /// Cleaning finds nothing to do, or fails. If the headroom is nevertheless too small, and was the last time, nobody
-    /// waits for it any longer: a value longer than a segment is dead in the open one, or the disk is full.
+    /// Notes that cleaning finds nothing to do, or fails. If the headroom is still too small, as it was the last time,
+    /// nobody waits for it any longer: a value longer than a segment is dead in the open one, or the disk is full.
     pub(super) fn note_idle(&self, store: &dyn Store) {
         let segment_bytes = self.segment_bytes.load(Relaxed);
         let has_room = store.room().is_none_or(|room| room.bytes >= segment_bytes);
@@ -110,13 +110,13 @@ impl WriteBudgets {
         }
     }
 
-    /// Cleaning makes room.
+    /// Notes that cleaning makes progress.
     pub(super) fn note_cleaning(&self) {
         self.is_stuck.store(false, Relaxed);
     }
 
     fn refill(&self, store: &dyn Store, journal_bytes: u64) {
-        // Whoever has the lock does it for all.
+        // The thread that holds the lock does it for all.
         let Ok(mut refill) = self.refill.try_lock() else { return };
         let now = Instant::now();
         let since = refill.at.map(|at| now.duration_since(at));
@@ -124,7 +124,7 @@ impl WriteBudgets {
             return;
         }
         refill.at = Some(now);
-        // Who writes little waits for all that is in the journal before.
+        // A light writer would wait for everything that is in the journal before its change.
         let of_journal = JOURNAL_BYTES_MAX.saturating_sub(journal_bytes);
         let Some(Headroom { bytes, reclaimed_bytes }) = store.room() else {
             return self.distribute(of_journal);
@@ -133,11 +133,11 @@ impl WriteBudgets {
         refill.reclaimed_bytes = refill.reclaimed_bytes.max(reclaimed_bytes);
         let given: i64 = self.budgets.iter().map(|budget| budget.left_bytes.load(Relaxed).max(0)).sum();
         let segment_bytes = self.segment_bytes.load(Relaxed);
-        // The batch that is being appended is in the journal no more, and not on the disk.
+        // The batch that is being appended has left the journal, and is not on the disk yet.
         let batch_bytes = (segment_bytes / 4).min(JOURNAL_BYTES_MAX as i64);
         let room = bytes - batch_bytes - journal_bytes as i64 - given;
-        // With far more to reclaim than was written, as after a large flush, half of what is reclaimed may be written:
-        // the debt falls, and all go on. What was reclaimed while nobody asked says nothing.
+        // If far more is to be reclaimed than was written, as after a large flush, half of what is reclaimed may be
+        // written: the debt shrinks, and all go on. What was reclaimed while nobody asked does not count.
         let is_far_behind = bytes < -segment_bytes && since.is_some_and(|since| since < RECENT);
         let grant = if is_far_behind { reclaimed / 2 } else { room.max(0) as u64 };
         self.distribute(grant.min(of_journal));
@@ -149,7 +149,7 @@ impl WriteBudgets {
         }
     }
 
-    /// Equal shares to all whose budgets are not full: who needs less than that leaves the rest to the others.
+    /// Gives equal shares to all budgets that are not full; one that needs less leaves the rest to the others.
     fn distribute(&self, bytes: u64) {
         let mut needy: Vec<_> = self.budgets.iter().filter(|budget| budget.need_bytes() > 0).collect();
         needy.sort_by_cached_key(|budget| budget.need_bytes());
@@ -163,14 +163,14 @@ impl WriteBudgets {
     }
 }
 
-/// A few changes, however short segments are.
+/// Room for a few changes, however short segments are.
 const FULL_BYTES_MIN: u64 = 64 << 10;
 const FULL_BYTES_MAX: u64 = 4 << 20;
-/// Nothing is given while more is on its way to the store: a quarter of what it may be.
+/// Nothing is given while more than this is on its way to the store: a quarter of the journal's limit.
 const JOURNAL_BYTES_MAX: u64 = super::JOURNAL_BYTES_MAX / 4;
-/// How long a request waits until it asks again.
+/// Pause before a waiting request asks again.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Between two looks at the room that is left: each looks at all segments.
+/// Minimum time between two checks of the remaining space, since each looks at all segments.
 const REFILL_PAUSE: Duration = Duration::from_micros(500);
 const RECENT: Duration = Duration::from_millis(500);
 

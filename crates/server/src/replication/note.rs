@@ -11,9 +11,9 @@ pub(super) const BEAT: &[u8] = b"replication/beat";
 pub(super) const OWN: &[u8] = b"replication/own";
 /// The name of the note that this site has heard all others once, or was the first: its value says nothing.
 pub(super) const READY: &[u8] = b"replication/ready";
-/// The name of the note of the log's runs: [`encode_runs`].
+/// Name of the note that holds the log's runs: [`encode_runs`].
 pub(super) const RUNS: &[u8] = b"replication/runs";
-/// The name of the note that the log goes on as another one: [`encode_renewed`].
+/// Name of the note that the log goes on under another incarnation: [`encode_renewed`].
 pub(super) const RENEWED: &[u8] = b"replication/renewed";
 const COPY: &[u8] = b"replication/copy/";
 const COPY_FOR: &[u8] = b"replication/copy-for/";
@@ -126,7 +126,7 @@ pub(super) fn decode_position(bytes: &[u8]) -> Option<Position> {
         4 => Standing::Removed,
         _ => return None,
     };
-    // Without the last three it was noted before they were.
+    // A note without the last three fields was written before they existed.
     let later = numbers.get(48..).filter(|later| !later.is_empty());
     let [run, own, confirmed] = later.map_or(Some([0; 3]), numbers_of)?;
     let [incarnation, of_log, sequence, clock, stable, horizon] = numbers_of(numbers.get(..48)?)?;
@@ -167,14 +167,14 @@ pub(super) fn decode_runs(bytes: &[u8]) -> Option<Lineage> {
     Some(Lineage { unknown_to, ended: ended.collect::<Option<_>>()?, last })
 }
 
-/// The log goes on as another one, since the store was found to be an older copy.
+/// Note that the log goes on under another incarnation, since the store was found to be an older copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Renewed {
-    /// The incarnation that the store itself had: if it has another one, this note is of no use any more.
+    /// The store's own incarnation at the time: if the store has another one, this note no longer applies.
     pub(super) of: u64,
-    /// Of the log from here on.
+    /// Incarnation of the log from here on.
     pub(super) incarnation: u64,
-    /// How it was found; empty: the site has had a copy of another one since.
+    /// Reason for the finding; empty: the site has taken a copy of another one since.
     pub(super) why: String,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Outgoing<'s> {
     site: &'s Site,
     peer: &'s PeerAddress<'s>,
     pub(super) settings: Arc<Settings>,
-    /// Before it was made.
+    /// Time just before the connection was made.
     pub(super) began_micros: u64,
     pub(super) stream: PeerStream,
     pub(super) subscriber: Subscriber,
@@ -43,7 +43,7 @@ impl<'s> Outgoing<'s> {
     /// Passes on what has come until then, and that time has passed; sends what the socket takes, from the front of
     /// `output`. True: something has come. Errors: also if the peer has closed the connection.
     pub(super) fn hear(&mut self, output: &mut VecDeque<u8>, until: Until) -> io::Result<bool> {
-        // Who is known by now was met by the caller.
+        // The caller has already met a server that is known by now.
         let was_met_last = |(site, run)| self.site.was_met_last(site, run);
         if self.peer.is_over(self.site)
             || !self.site.is_current(&self.settings)

@@ -90,8 +90,9 @@ impl<'p> PeerAddress<'p> {
         site.is_stopping() || self.has_to_end.load(SeqCst)
     }
 
-    /// The site is there, as both sides know the token, over a connection that was not made before then. False: the
-    /// connection ends, since there are two servers of its number. Errors: another site is there than has to be.
+    /// Notes a site once both sides know the token, over a connection that was made no earlier than `began_micros`.
+    /// False: the connection ends, since there are two servers with its number. Errors: another site is there than is
+    /// expected.
     pub(super) fn meet(
         &self,
         site: &Site,

@@ -80,7 +80,7 @@ fn serve(
     }
 }
 
-/// The connection is of no use any more.
+/// True if the connection is no longer of use.
 pub(super) fn is_over(publisher: &Publisher, settings: &Arc<Settings>, site: &Site) -> bool {
     site.is_over_for(publisher.peer())
         || !site.is_current(settings)
@@ -92,9 +92,9 @@ pub(super) struct Served<'s> {
     pub(super) shared: &'s Shared,
     pub(super) site: &'s Site,
     pub(super) settings: Arc<Settings>,
-    /// Of the other site.
+    /// Address of the other site.
     address: String,
-    /// What the others had confirmed when it was made.
+    /// Confirmed cursors of the other sites when the connection was made.
     confirmed: BTreeMap<u8, Cursor>,
     /// The puller in whose figures it counts.
     registered: Option<u8>,
@@ -103,7 +103,7 @@ pub(super) struct Served<'s> {
 }
 
 impl Served<'_> {
-    /// Both sites know the token. The connection ends if there are two servers of the other one's number.
+    /// Notes a site once both sides know the token. The connection ends if there are two servers with its number.
     fn meet(&self, publisher: &mut Publisher, began_micros: u64) {
         let Some((number, run)) = publisher.peer_run() else { return };
         if let Err(two) = self.site.meet(number, run, (&self.address, false), began_micros) {
@@ -111,7 +111,7 @@ impl Served<'_> {
         }
     }
 
-    /// The connection has ended.
+    /// Notes that the connection has ended.
     pub(super) fn note_end(&self, publisher: &Publisher, closed: &Closed) {
         self.site.note_end(self.shared, &self.address, publisher.peer(), closed);
     }

@@ -17,7 +17,7 @@ pub(crate) struct Report {
     pub(crate) site: u8,
     /// Its wall clock.
     pub(crate) unix_micros: u64,
-    /// Why it takes no changes of clients; empty: it does.
+    /// Reason why the site refuses changes of clients; empty: it takes them.
     pub(crate) refused: String,
     pub(crate) log_durable_sequence: u64,
     /// Every site has all changes up to then; 0: that is not known.
@@ -49,11 +49,11 @@ pub(crate) struct SiteReport {
     pub(crate) position: Option<Position>,
     /// For how long nothing has arrived of it, at least. `None`: nobody waits for it.
     pub(crate) unheard_secs: Option<u64>,
-    /// It has this site's log up to here, durably.
+    /// Sequence up to which it has this site's log durably.
     pub(crate) confirmed: u64,
     /// `None`: it never pulled since the start.
     pub(crate) puller: Option<PullerFigures>,
-    /// Changes of this site's clients that it has not confirmed; `None`: it has not pulled since the start.
+    /// Number of changes of this site's clients that it has not confirmed; `None`: it has not pulled since the start.
     pub(crate) entries_behind: Option<u64>,
     /// Files of the log that are kept for it.
     pub(crate) kept_bytes: u64,

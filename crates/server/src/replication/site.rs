@@ -37,22 +37,23 @@ use crate::shared::Shared;
 /// This site, as it sees itself and the others.
 pub struct Site {
     number: u8,
-    /// Of this process: see [`Lineage`].
+    /// Run of this process: see [`Lineage`].
     run: u64,
-    /// On all connections that begin.
+    /// Settings of connections that begin from now on.
     settings: Mutex<Arc<link::Settings>>,
     runs: Mutex<Runs>,
-    /// The store is known to be an older copy, and the site has had no copy of another one since: it takes no changes.
+    /// The store is known to be an older copy, and the site has taken no copy of another one since: it refuses changes.
     is_outdated: AtomicBool,
     why_outdated: Mutex<String>,
-    /// Whoever lets the log go on as another one.
+    /// Held while the log is switched to another incarnation.
     renewing: Mutex<()>,
-    /// Of other sites.
+    /// Servers of other sites.
     servers: Mutex<Servers>,
-    /// Another server has this one's number, as far as is known until then; 0: none has. It takes no changes.
+    /// Time until which another server is assumed to have this one's number; 0: none has. Changes are refused until
+    /// then.
     twin_until_micros: AtomicU64,
     twin: Mutex<String>,
-    /// Refusals between sites, for the log.
+    /// Refusals between sites, counted for the log.
     refusals: [Rarely; Refusal::COUNT],
     pub(super) journal: Arc<Journal>,
     pub(super) store: Arc<dyn Store>,
@@ -212,7 +213,7 @@ impl Site {
         }
         if peers.is_empty() {
             site.end_being_new();
-            // There is nobody to take a copy of.
+            // There is no other site to take a copy of.
             if site.is_outdated.swap(false, Relaxed) {
                 site.note_that_nothing_is_outdated(incarnation);
                 lock(&site.why_outdated).clear();
@@ -325,7 +326,7 @@ impl Site {
         members
     }
 
-    /// Why the site takes no changes of clients. `None`: it does.
+    /// Reason why the site refuses changes of clients. `None`: it takes them.
     pub(crate) fn refusal(&self) -> Option<Error> {
         if self.is_outdated.load(Relaxed) {
             Some(Error::OutdatedSite)
@@ -336,7 +337,7 @@ impl Site {
         }
     }
 
-    /// More of the same, for the operator; empty: it does.
+    /// Details of the refusal for the operator; empty: the site takes changes.
     pub(crate) fn why_refused(&self) -> String {
         match self.refusal() {
             Some(Error::OutdatedSite) => self.why_outdated(),
@@ -346,7 +347,7 @@ impl Site {
         }
     }
 
-    /// True as long as the site takes no changes because it would give versions below horizons of others.
+    /// True while the site refuses changes because its versions would be below the horizons of others.
     fn is_new(&self) -> bool {
         self.is_new.load(Relaxed)
     }

@@ -213,7 +213,7 @@ fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// A connection has ended for a reason that does not pass by itself.
+/// Error of a connection that has ended for a reason which does not pass by itself.
 #[derive(Debug)]
 pub(super) struct Refused(pub(super) String);
 
@@ -232,7 +232,7 @@ impl From<Refused> for io::Error {
 }
 
 impl Refused {
-    /// The end of a connection as an error: this one, if the reason does not pass by itself.
+    /// Turns the end of a connection into an error: this type, if the reason does not pass by itself.
     pub(super) fn of(closed: &Closed) -> io::Error {
         if closed.refusal.stays() { Self(closed.to_string()).into() } else { ended(&closed.to_string()) }
     }

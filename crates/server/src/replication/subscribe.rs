@@ -79,7 +79,7 @@ pub(super) fn run(peer: &PeerAddress<'_>, shared: &Shared, site: &Site, applier:
     });
 }
 
-/// Who is refused for so long is refused for good, as far as anybody knows.
+/// A refusal that has lasted this long counts as permanent.
 const REFUSED_MICROS_MIN: u64 = 2_000_000;
 
 /// A connection to a peer.
@@ -97,9 +97,9 @@ struct Pull<'p, 's, 'c> {
     has_applied: bool,
     /// Of its log.
     incarnation: u64,
-    /// Of its process.
+    /// Run of the peer's process.
     run: u64,
-    /// Where this site said it was.
+    /// The cursor that this site asked from.
     subscribed: Cursor,
     /// The copy that is taken.
     copy: Option<Copy<'p>>,
@@ -186,7 +186,8 @@ impl Pull<'_, '_, '_> {
                     // It holds the horizon before it has anything of us.
                     self.site.keep_standing_durably(position)?;
                 }
-                // A site that was restored may be pulled from before it has pulled itself: nobody listens to it yet.
+                // A restored site may be pulled from before it has pulled itself: no peer has heard of its new
+                // incarnation yet.
                 site.change_standing_durably(peer, |members| members.introduced(peer, incarnation))?;
                 self.subscribed = site.live(peer).map(|position| position.cursor).unwrap_or_default();
                 subscriber.subscribe(self.subscribed);
@@ -275,8 +276,8 @@ impl Pull<'_, '_, '_> {
             SubscriberAction::Side(..) => return Err(ended("a message comes at the wrong time")),
             SubscriberAction::Close(closed) => {
                 let peer = subscriber.peer();
-                // Who has not proven that it knows the token is not believed. One that has another number is refused
-                // by this site itself.
+                // A claim of a peer that has not proven that it knows the token is not believed. If this site ends the
+                // connection with a known peer, the clash is about the peer's number, not this site's.
                 if closed.refusal == Refusal::SameSite && closed.by_peer == peer.is_some() {
                     site.note_twin(&format!("{closed} (told by {address})"));
                 }

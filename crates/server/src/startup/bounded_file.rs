@@ -1,5 +1,5 @@
-//! Files that options name and that are read whole: none is read without a bound, whatever its name leads to. A byte
-//! order mark of UTF-8 at the head, which some editors write and nobody sees, is left out.
+//! Files that options name and that are read whole. No file is read without a bound, whatever its name leads to. A
+//! UTF-8 byte order mark at the start, which some editors write and nobody sees, is skipped.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -41,7 +41,7 @@ fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// UTF-8's.
+/// The byte order mark in UTF-8.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]

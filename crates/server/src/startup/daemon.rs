@@ -26,7 +26,7 @@ pub fn detach(settings: &Settings) -> Result<(), Refusal> {
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
-    /// Device and inode.
+    /// Device and inode of the file.
     file: (u64, u64),
 }
 
@@ -49,7 +49,8 @@ impl PidFile {
         }
     }
 
-    /// Removes it, unless another server has put its own in its place. Errors: no right to do so, or no longer.
+    /// Removes the file, unless another server has put its own in its place. Errors: the directory does not allow it
+    /// (any more).
     pub fn remove(self) -> io::Result<()> {
         let is_ours = identity(&self.path.symlink_metadata()?) == self.file;
         if is_ours { std::fs::remove_file(self.path) } else { Ok(()) }
@@ -61,7 +62,7 @@ fn identity(file: &Metadata) -> (u64, u64) {
 }
 
 /// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it. Returns its device and
-/// inode. A FIFO beside it is an error, and not waited for.
+/// inode. A FIFO in the temporary file's place is an error, not a reason to wait.
 pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<(u64, u64)> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(ending);

@@ -24,7 +24,7 @@ pub struct Endpoints {
     pub udp: Vec<Vec<udp::Socket>>,
     /// For operators.
     pub web: Option<Web>,
-    /// For other sites. Nonblocking.
+    /// Listener for other sites. Nonblocking.
     pub replication: Option<TcpListener>,
 }
 
@@ -52,9 +52,9 @@ impl Endpoints {
         self.listeners.len() + udp + self.web.as_ref().map_or(0, Web::descriptors)
     }
 
-    /// Gives the Unix sockets their names, for a server that will run as `user`, and writes the port file, if there is
-    /// one. Call it when every lock was taken and every limit checked: who cannot serve must leave the names to who
-    /// does. Errors: exit code 71, 1.
+    /// Names the Unix sockets, for a server that will run as `user`, and writes the port file, if there is one. Call it
+    /// after every lock has been taken and every limit checked: a server that cannot serve must not take names from one
+    /// that does. Errors: exit code 71, 1.
     pub fn take_names(
         &self,
         settings: &Settings,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Locks a file, and waits for another process that has it for so long at most. Errors: `ResourceBusy`.
+/// Locks a file, waiting at most `wait_max` for another process that holds it. Errors: `ResourceBusy`.
 pub(crate) fn take(file: &File, wait_max: Duration) -> io::Result<()> {
     let begun = Instant::now();
     loop {

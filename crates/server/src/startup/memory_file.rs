@@ -212,7 +212,7 @@ pub(crate) fn of_namespaces(file: &Path, user: Option<&Target>) -> io::Result<Ve
 const NAMESPACE_INFIX: &[u8] = b".ns-";
 /// Of a name in a directory: NAME_MAX of limits.h.
 const NAME_BYTES_MAX: usize = 255;
-/// How long the file of another process is waited for, which may be just ending.
+/// Longest wait for another process that holds the file, since it may just be ending.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ struct Draft {
     item_size_given: bool,
     tcp_port_given: bool,
     protocol_given: bool,
-    /// Those of `-o ssl_*`.
+    /// Names of the `-o ssl_*` options that were given.
     ssl_given: Vec<&'static str>,
 }
 
@@ -299,7 +299,7 @@ impl Draft {
         Ok(settings)
     }
 
-    /// What would be given to protect clients, and would not.
+    /// Refuses options that would not protect clients although they were given for that.
     fn settle_tls(&self) -> Result<(), Refusal> {
         let refuse = |message: String| Err(Refusal::new(EXIT_USAGE, message));
         let Settings { tls, admin_peers, listen, http, udp_port, .. } = &self.settings;
@@ -419,7 +419,7 @@ fn unreadable(error: lexopt::Error) -> Refusal {
     Refusal::new(EXIT_FAILURE, format!("larderd: {error}"))
 }
 
-/// The absolute path: the directory changes when the server goes to the background.
+/// Makes a path absolute: the working directory changes when the server goes to the background.
 fn absolute(path: &str) -> Result<PathBuf, Refusal> {
     std::path::absolute(path)
         .map_err(|error| Refusal::new(EXIT_FAILURE, format!("larderd: file {path}: {error}")))

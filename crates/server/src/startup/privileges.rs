@@ -82,7 +82,7 @@ impl Target {
         setuid(self.uid).map_err(refuse)
     }
 
-    /// Says who we become, if nobody asked for it. Call it while stderr is connected.
+    /// Logs the user that the server becomes, if the operator did not name one. Call it while stderr is connected.
     pub fn announce(&self) {
         if !self.was_asked_for {
             tracing::warn!("started as root without -u: running as user {}", self.name);
@@ -154,10 +154,10 @@ fn roots_own(path: &Path) -> Option<PathBuf> {
 /// Directories and links of a path at most.
 const STEPS_MAX: usize = 256;
 
-/// Allows so many descriptors: those of connections, the `own` ones that the server needs beside them, and `more` that
-/// its store may come to need. Where the system allows fewer, connections get what the server leaves: whoever opens as
-/// many as there may be takes nothing from the store. Returns how many connections there may be. Errors: the system
-/// allows fewer than connections were asked for, or leaves none; exit code 71.
+/// Raises the limit of descriptors: for `connections`, for the `own` ones that the server needs besides, and for `more`
+/// that its store may come to need. If the system allows fewer, connections get what the server leaves: clients that
+/// open every connection they may take nothing from the store. Returns the allowed number of connections. Errors: the
+/// system allows fewer than the connections that were asked for, or leaves none; exit code 71.
 pub fn allow_descriptors(connections: u32, own: usize, more: usize) -> Result<u32, Refusal> {
     let limit = getrlimit(Resource::Nofile);
     let own = own as u64;
@@ -194,7 +194,7 @@ pub fn allow_descriptors(connections: u32, own: usize, more: usize) -> Result<u3
         let segments = left - u64::from(connections);
         tracing::warn!("the system allows {maximum} open files, so the store may grow by {segments} files");
     }
-    // Fewer than it was.
+    // The result never exceeds the number asked for.
     Ok(left.min(connections.into()) as u32)
 }
 

@@ -1,4 +1,5 @@
-//! Options that protect a listener which is not there: whoever gives one believes that it protects something.
+//! Refuses options that protect a listener which does not exist: the operator would believe that they protect
+//! something.
 
 use larder_protocol::Dialect;
 
@@ -7,7 +8,7 @@ use crate::startup::endpoints::Endpoints;
 use crate::startup::options::{EXIT_USAGE, Refusal};
 use crate::startup::settings::Settings;
 
-/// Errors: such an option; exit code 64.
+/// Checks for such an option. Errors: exit code 64.
 pub(super) fn check(settings: &Settings, endpoints: &Endpoints) -> Result<(), Refusal> {
     let Settings { admin, http, tls, store, .. } = settings;
     let replication = store.as_ref().and_then(|store| store.replication.as_ref());

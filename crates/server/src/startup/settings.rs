@@ -110,7 +110,7 @@ pub struct Settings {
     pub pid_file: Option<PathBuf>,
     /// The user to run as when started as root (`-u`).
     pub user: Option<String>,
-    /// Seconds between looks at the files that SIGHUP reads again; 0: none (`--reload-secs`).
+    /// Seconds between checks of the files that SIGHUP reads again; 0 means never (`--reload-secs`).
     pub reload_secs: u32,
     /// Let the kernel block what serving does not need (`-o drop_privileges`).
     pub drop_privileges: bool,

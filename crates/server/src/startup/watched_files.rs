@@ -1,5 +1,5 @@
-//! The files that SIGHUP reads again, looked at now and then (`--reload-secs`): what renews them may not be able to
-//! send a signal.
+//! Checks periodically whether the files that SIGHUP reads again have changed (`--reload-secs`): the program that
+//! renews them may not be able to send a signal.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 
 use crate::shared::Shared;
 
-/// The files, and how they were when they were looked at last.
+/// The files, and their state at the last check.
 pub(crate) struct WatchedFiles {
     files: Vec<(PathBuf, Option<Look>)>,
     interval_secs: u32,
     next_secs: u32,
 }
 
-/// What differs if another file, or other content, has taken the place of a file. `ctime` cannot be set.
+/// Identity and state of a file, which differ if another file or other content has taken its place. `ctime` cannot be
+/// set.
 type Look = (u64, u64, u64, i64, i64);
 
 impl WatchedFiles {
-    /// `None`: nobody has asked for it.
+    /// `None`: the option was not given.
     pub(crate) fn new(shared: &Shared) -> Option<Self> {
         let interval_secs = shared.settings.reload_secs;
         if interval_secs == 0 {
@@ -37,7 +38,7 @@ impl WatchedFiles {
         Some(Self { files, interval_secs, next_secs: shared.clock.now().secs.saturating_add(interval_secs) })
     }
 
-    /// Whether it is time to look, and a file has changed since the last look.
+    /// True if a check is due, and a file has changed since the last one.
     pub(crate) fn have_changed(&mut self, now_secs: u32) -> bool {
         if now_secs < self.next_secs {
             return false;

@@ -1,4 +1,4 @@
-//! The listeners for operators, and what each may show and change.
+//! The listeners for operators, and what each of them may show and change.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -12,8 +12,8 @@ pub(super) struct AdminEndpoint {
     pub(super) access: ListenerAccess,
     /// Keys may be shown here.
     pub(super) shows_keys: bool,
-    /// Clients may change something here: they show a token or a certificate, or the mode of the Unix socket keeps
-    /// others out. To be on this machine is not enough.
+    /// Clients may make changes here: they show a token or a certificate, or the mode of the Unix socket keeps others
+    /// out. Being on this machine is not enough.
     pub(super) takes_changes: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn open(listeners: Vec<Listener>, settings: &Settings) -> Vec<AdminEn
     listeners.into_iter().map(endpoint).collect()
 }
 
-/// True of a Unix socket that only its owner and its group can open. An abstract one has no mode.
+/// True of a Unix socket that only its owner and group can open. An abstract socket has no mode.
 fn keeps_others_out(listener: &Listener, settings: &Settings) -> bool {
     let Address::Unix(path) = &listener.address else { return false };
     let mode = match listener.is_passed {
@@ -39,5 +39,5 @@ fn keeps_others_out(listener: &Listener, settings: &Settings) -> bool {
     mode & OTHERS == 0
 }
 
-/// To connect is to write.
+/// Write permission for others, which connecting requires.
 const OTHERS: u32 = 0o002;

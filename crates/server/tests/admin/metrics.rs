@@ -27,7 +27,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
             let (name, of) = typed.split_once(' ').expect("a type");
             assert_eq!((name, kind.as_str()), (metric.as_str(), ""));
             assert!(["counter", "gauge", "histogram"].contains(&of), "{line}");
-            // As `promtool check metrics` wants it.
+            // `promtool check metrics` requires this.
             assert_eq!(of == "counter", name.ends_with("_total"), "{line}");
             kind = of.to_owned();
         } else {
@@ -329,7 +329,7 @@ fn the_build_is_told() {
     }
 }
 
-/// Prometheus's own opinion, where it is installed (Debian: prometheus).
+/// Runs Prometheus's own check, if it is installed (Debian: prometheus).
 #[test]
 fn promtool_has_nothing_to_say() {
     let body = with_traffic(&[]).get("/metrics").body;

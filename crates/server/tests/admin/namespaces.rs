@@ -20,7 +20,7 @@ fn start(options: &[&str]) -> (Larderd, Folder) {
     (Larderd::start(&[&own, options].concat()), folder)
 }
 
-/// By the server's Unix socket, whose clients need no token.
+/// Posts over the server's Unix socket, whose clients need no token.
 fn post(folder: &Folder, target: &str, headers: &str) -> Reply {
     let mut stream = UnixStream::connect(folder.file("admin")).expect("larderd listens");
     converse(&mut stream, &request(target, headers))

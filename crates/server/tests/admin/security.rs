@@ -1,4 +1,4 @@
-//! SECURITY.md: what it promises, and what it does not, holds.
+//! Checks that the promises and limits in SECURITY.md hold.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,13 @@ use larder_conformance::folder::Folder;
 use crate::server::{Larderd, converse};
 use crate::tls::identity;
 
-/// How a sentence is held.
+/// The way in which a sentence is verified.
 enum By {
-    /// By a test here.
+    /// A test in this file.
     Here(fn()),
-    /// By a test of this name, in this file of the repository.
+    /// A test in another file of the repository: its path and name.
     Test(&'static str, &'static str),
-    /// It explains, advises, or says what cannot be shown by a test.
+    /// No test: the sentence explains, advises, or says something that a test cannot show.
     Words,
 }
 

@@ -50,7 +50,7 @@ fn users_do_what_the_lists_allow() {
         ("anna", "mg a:1 T1\r\n", REFUSED.to_owned()),
         ("anna", "flush_prefix a:\r\n", REFUSED.to_owned()),
         ("anna", "flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n".to_owned()),
-        // Who may not write everything may not read all of it at once, either.
+        // A user that may not write everything may not read everything at once either.
         (
             "anna",
             "stats store backup x\r\n",
@@ -85,7 +85,7 @@ fn users_do_what_the_lists_allow() {
     assert_eq!(answer, format!("{a}END\r\n"));
 }
 
-/// All that a watcher received by the time that it was told of this key.
+/// Everything that a watcher received up to the line about this key.
 fn watched(watcher: &mut impl Read, last: &str) -> String {
     let mut lines = Vec::new();
     while !String::from_utf8_lossy(&lines).contains(last) {
@@ -110,7 +110,7 @@ fn nobody_is_told_of_keys_that_he_may_not_read() {
     let ask = |user: &str, commands: &str| larderd.ask(&(login(user) + commands));
     let (mut anna, mut ben) = (watch("anna"), watch("ben"));
     ask("root", "stats detail on\r\n");
-    // Of all streams, by all families of commands.
+    // These requests cause events of all streams, by all families of commands.
     let of_a = "set a:1 0 0 1\r\n1\r\nget a:1\r\nmg a:1 v\r\ndelete a:1\r\n";
     ask("root", &format!("{of_a}get c:1\r\nget last1\r\n"));
     let (of_anna, of_ben) = (watched(&mut anna, "last1"), watched(&mut ben, "last1"));
@@ -126,7 +126,7 @@ fn nobody_is_told_of_keys_that_he_may_not_read() {
     let namespaces = |user: &str| ask(user, "stats namespaces\r\n");
     assert!(namespaces("anna").contains(":a::keep") && namespaces("anna").contains(":<null>:keep"));
     assert!(!namespaces("ben").contains(":a:") && namespaces("ben").contains(":<null>:keep"));
-    // A new list holds for who watches already.
+    // A new list also applies to clients that are already watching.
     larderd.reload(&FILE.replace("\"anna\", ", "\"ben\", "));
     eventually(|| ask("ben", "get a:1\r\n").ends_with("STORED\r\nEND\r\n"));
     ask("root", "get a:2\r\nget last2\r\n");

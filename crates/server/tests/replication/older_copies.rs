@@ -1,4 +1,4 @@
-//! Sites whose store is an older copy of itself, as a restored snapshot of a machine has it, and two servers with one
+//! Sites whose store is an older copy of itself, as after a machine's snapshot was restored, and two servers with one
 //! number.
 
 use larder_conformance::server::eventually;
@@ -10,8 +10,8 @@ use crate::{converge, keys};
 
 const REFUSAL: &str = "SERVER_ERROR site has an older copy of its store and waits for a copy of another site";
 
-/// Two sites that have the same keys; of the second one there is a copy from before the last changes, of so many keys.
-/// It is down.
+/// Two sites with the same keys. There is a copy of the second one's store from before the last `later` keys were
+/// changed. The second site is down.
 fn aged(later: usize) -> (Cluster, Vec<String>) {
     let mut cluster = Cluster::with_options(2, 2, "log", &[LOG_FILE]);
     let keys = keys(700);
@@ -36,12 +36,12 @@ fn set(client: &mut Client, keys: &[String], value: &str) {
     }
 }
 
-/// Brings the copy back in place of the store.
+/// Puts the copy in place of the store.
 fn age(cluster: &Cluster) {
     copy_directory(&cluster.folder().file("copy"), &cluster.store(1));
 }
 
-/// Sets each key, as often as it takes. Returns how many were refused first.
+/// Sets each key, repeating until it succeeds. Returns how many were refused at first.
 fn set_in_the_end(client: &mut Client, keys: &[String]) -> usize {
     let mut refused = 0;
     for key in keys {
@@ -58,7 +58,8 @@ fn set_in_the_end(client: &mut Client, keys: &[String]) -> usize {
     refused
 }
 
-/// Both have what was acknowledged: what was there before the copy came back, and 400 new keys.
+/// Checks that both sites have everything that was acknowledged: the data from before the copy came back, and 400 new
+/// keys.
 fn check(cluster: &Cluster, keys: &[String], later: usize) {
     let (mut one, mut two) = (cluster.client(0), cluster.client(1));
     for client in [&mut one, &mut two] {
@@ -70,7 +71,7 @@ fn check(cluster: &Cluster, keys: &[String], later: usize) {
     assert_eq!((values.len(), count(b"later"), count(b"new")), (later.max(100) + 400, later, 400));
 }
 
-/// The log is as long again as the peer knows it, by what clients write meanwhile.
+/// Client writes have meanwhile made the log as long again as the peer knows it.
 #[test]
 fn a_store_that_is_an_older_copy_takes_a_copy_of_the_other_site() {
     let (mut cluster, keys) = aged(200);
@@ -121,7 +122,7 @@ fn an_older_copy_is_found_once_its_log_is_long_enough_again() {
             cluster.set_links(Link::Cut);
             age(&cluster);
             cluster.start_again(1);
-            // Notes and beats: nobody writes.
+            // Only notes and beats are written: there are no clients.
             eventually(|| cluster.stat(1, "log_durable_sequence") > known);
             cluster.set_links(Link::Open);
             set_in_the_end(&mut cluster.client(1), &keys[200..600]);
@@ -152,7 +153,7 @@ fn a_site_with_an_older_copy_takes_no_changes_until_it_has_another() {
     let figures = two.figures();
     assert!(figures.contains("STAT refused site 1 has more of the log of site 2 than is there"), "{figures}");
     assert_eq!(two.ask("mg key0 s\r\n"), "HD s5", "it serves what it has");
-    // The other one counts it as restored, and goes on.
+    // The other site counts it as restored, and goes on.
     eventually(|| cluster.client(0).figures().contains("STAT 2:standing restored"));
     set(&mut cluster.client(0), &keys[200..400], "new");
     let beats = cluster.stat(0, "log_durable_sequence");
@@ -163,7 +164,7 @@ fn a_site_with_an_older_copy_takes_no_changes_until_it_has_another() {
     assert_eq!(two.ask("set key0 0 0 5\r\nlater\r\n"), "STORED");
 }
 
-/// Both sites go on with older copies: the one with the higher number takes the other one's first.
+/// Both sites go on with older copies: the one with the higher number takes the other's copy first.
 #[test]
 fn of_two_older_copies_both_are_found() {
     let (mut cluster, keys) = aged(200);
@@ -191,7 +192,7 @@ fn of_two_older_copies_both_are_found() {
     assert!(logs.contains("this store is an older copy"), "{logs}");
 }
 
-/// What a site loses when it is killed, it has told nobody: that is no older copy.
+/// Changes that a killed site loses were never sent to others, so its store is not an older copy.
 #[test]
 fn a_site_that_is_killed_has_no_older_copy() {
     let mut cluster = Cluster::with_options(2, 2, "log", &[LOG_FILE]);
@@ -215,7 +216,7 @@ fn a_site_that_is_killed_has_no_older_copy() {
     assert!(!logs.contains("older copy"), "{logs}");
 }
 
-/// A machine was cloned with its larderd: whoever is connected to both says so to both, and neither takes changes.
+/// A machine was cloned with its larderd: a site that is connected to both tells both, and neither takes changes.
 #[test]
 fn two_servers_with_one_number_take_no_changes() {
     let mut cluster = Cluster::with_options(2, 3, "log", &[LOG_FILE]);
@@ -244,7 +245,7 @@ fn two_servers_with_one_number_take_no_changes() {
     twin.kill().expect("it runs");
 }
 
-/// That is a mistake of its settings, and no second server.
+/// Being its own peer is a mistake in its settings, not a second server.
 #[test]
 fn a_site_that_is_its_own_peer_is_told_so() {
     let mut cluster = Cluster::with_options(1, 1, "log", &[LOG_FILE]);
@@ -258,7 +259,7 @@ fn a_site_that_is_its_own_peer_is_told_so() {
     server.kill().expect("it runs");
 }
 
-/// Nobody can tell from a number which of an idle site's own notes it stands for: those are no changes.
+/// The notes that an idle site writes into its own log do not count as changes.
 #[test]
 fn a_site_that_has_every_change_is_not_behind() {
     let cluster = Cluster::of(2, "log");
@@ -268,7 +269,7 @@ fn a_site_that_has_every_change_is_not_behind() {
         let mut client = cluster.client(site);
         let other = 2 - site;
         eventually(|| client.stat(&format!("{other}:entries_behind")) == 0);
-        // It stays so through several beats.
+        // It stays at 0 through several beats.
         let beats = client.stat("log_durable_sequence");
         eventually(|| {
             assert_eq!(client.stat(&format!("{other}:entries_behind")), 0);

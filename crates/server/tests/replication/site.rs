@@ -126,14 +126,14 @@ impl Cluster {
         self.start_site_with(site, self.listens.len(), "")
     }
 
-    /// Starts a server in the place of a site, with the number and a copy of the store of another one, which is stopped
-    /// or killed.
+    /// Starts a server in place of a site, with the number and a copy of the store of another site, which is stopped or
+    /// killed.
     pub(crate) fn start_twin(&self, site: usize, of: usize) -> Server {
         copy_directory(&self.store(of), &self.store(site));
         self.start_server(site, of + 1, self.listens.len(), "", &[])
     }
 
-    /// With these options, too.
+    /// Starts a site with additional options.
     pub(crate) fn start_with(&self, site: usize, extra: &[&str]) -> Server {
         let extra: Vec<_> = extra.iter().map(|option| (*option).to_owned()).collect();
         self.start_server(site, site + 1, self.listens.len(), "", &extra)
@@ -283,7 +283,7 @@ impl Cluster {
         self.servers.insert(site, server);
     }
 
-    /// All that run.
+    /// Takes all running servers.
     pub(crate) fn take_servers(&mut self) -> Vec<Server> {
         self.killed = None;
         std::mem::take(&mut self.servers)
@@ -321,7 +321,7 @@ impl Cluster {
     }
 }
 
-/// Copies the files of a directory into another one, which has no others then.
+/// Copies the files of a directory to another one, which is emptied first.
 pub(crate) fn copy_directory(from: &Path, to: &Path) {
     let _ = std::fs::remove_dir_all(to);
     std::fs::create_dir(to).expect("it can be made");

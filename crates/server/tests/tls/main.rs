@@ -316,7 +316,7 @@ fn new_certificates_are_for_new_connections() {
     before.ask(b"mn\r\n", b"MN\r\n");
 }
 
-/// As a volume of Kubernetes does: another folder takes the place of the one with the files.
+/// Replaces the folder that holds the files by another one, as a Kubernetes volume does.
 #[test]
 fn certificates_that_are_replaced_are_read_again_without_a_word() {
     let kit = Kit::new("", &["--reload-secs", "1"]);
@@ -348,12 +348,12 @@ fn metrics_tell_when_the_certificate_ends() {
     stream.read_to_string(&mut said).expect("it answers");
     let secs = said.lines().find_map(|line| line.strip_prefix("larder_tls_certificate_validity_seconds "));
     let secs: i64 = secs.expect("it is told").parse().expect("a number");
-    // rcgen's certificates end with the year 4095.
+    // rcgen's certificates expire at the end of the year 4095.
     assert!((END_OF_4095 - now_secs()..=END_OF_4095 - before).contains(&secs), "{secs}");
     drop(kit);
 }
 
-/// `date --utc --date 4096-01-01 +%s`
+/// Output of `date --utc --date 4096-01-01 +%s`.
 const END_OF_4095: i64 = 67_090_118_400;
 
 #[test]

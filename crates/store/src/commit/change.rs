@@ -180,7 +180,7 @@ impl Change {
         self.kind
     }
 
-    /// True if the store needs no more room for it than what is set aside.
+    /// True if the store needs no room for it beyond what is set aside.
     pub(super) fn only_removes(&self) -> bool {
         !matches!(self.kind, Kind::Put { .. } | Kind::Touch { .. } | Kind::Note)
     }

@@ -1,14 +1,14 @@
-//! Appends what the journal has, in batches, and makes it durable. A state machine without a thread or a clock: its
-//! owner calls [`Committer::step`] again and again. A step appends once, or begins a sync. The owner makes that sync
-//! ([`Destination::sync`]) on any thread, and tells its outcome ([`Committer::synced`]); steps in between append.
-//!
+//! Appends the journal's changes in batches, and makes them durable. This is a state machine without a thread or a
+//! clock: its owner calls [`Committer::step`] again and again. A step appends once, or begins a sync. The owner
+//! performs that sync ([`Destination::sync`]) on any thread, and reports its outcome ([`Committer::synced`]); steps in
+//! between append.
 //! A batch is all that has come meanwhile, so the more changes wait, the fewer fsyncs each of them costs (group commit;
-//! DeWitt et al., SIGMOD 1984).
-//!
-//! When the store cannot append, what was sequenced is lost: the items leave the memory, those who wait are told, and
-//! new changes are refused until an attempt succeeds. A full disk takes removals all the same, as long as there is what
-//! the store has set aside for them. After a failed fsync nothing is written any more; what nobody waits for was
-//! answered before, and stays readable ([`Destination::keep_readable`]).
+//! A batch holds all changes that have come meanwhile, so the more changes wait, the fewer fsyncs each of them costs
+//! (group commit; DeWitt et al., SIGMOD 1984).
+//! When the store cannot append, the sequenced changes are lost: their items leave the memory, waiting clients are
+//! told, and new changes are refused until an attempt succeeds. A full disk still takes removals, as long as the space
+//! set aside for them lasts. After a failed fsync nothing is written any more; changes that nobody waits for were
+//! answered before, and stay readable ([`Destination::keep_readable`]).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub trait Destination: Send + Sync {
     /// [`Store::sync`].
     fn sync(&self) -> Result<u64>;
 
-    /// [`Store::keep_readable`].
+    /// See [`Store::keep_readable`].
     fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()>;
 
     /// [`Store::state`].
@@ -66,8 +66,8 @@ pub trait Observer: Send + Sync {
         let _ = change;
     }
 
-    /// Changes were appended and, if somebody waits for that, made durable, so long after their first step; `bytes`: of
-    /// keys and values.
+    /// Reports that changes were appended and, if somebody waits for that, made durable within `durable_micros` of
+    /// their first step. `bytes` counts keys and values.
     fn on_commit(&self, changes: usize, bytes: u64, durable_micros: Option<u64>);
 
     /// The store failed.
@@ -79,8 +79,8 @@ pub trait Observer: Send + Sync {
 pub enum Step {
     /// To be called again at once.
     Again,
-    /// A sync has begun: it is to be made ([`Committer::store`]), and [`Committer::synced`] to be called with its
-    /// outcome. Until then steps append, and begin no other.
+    /// A sync has begun: the owner has to perform it ([`Committer::store`]) and call [`Committer::synced`] with its
+    /// outcome. Until then steps append, and begin no other sync.
     Sync,
     /// Nothing is to do before a change comes.
     Idle,
@@ -115,15 +115,15 @@ pub struct Committer {
     floor_kept: u64,
     /// The next step begins a sync, unless one runs.
     is_sync_asked: bool,
-    /// What was appended and somebody waits for, and no sync covers.
+    /// Changes that were appended and that somebody waits for, and that no sync covers yet.
     held: Held,
-    /// The sync that runs.
+    /// The sync that is running.
     syncing: Option<Syncing>,
-    /// The batch could not be appended: it is lost once all before it is durable.
+    /// The batch could not be appended: it is lost once everything before it is durable.
     is_losing: bool,
 }
 
-/// Changes for which somebody waits.
+/// Changes that somebody waits for.
 #[derive(Clone, Copy, Default)]
 struct Held {
     changes: usize,
@@ -131,7 +131,7 @@ struct Held {
     since_micros: u64,
 }
 
-/// A sync that has begun. What is appended from then on is not durable by it.
+/// A sync that has begun. It does not make later changes durable.
 struct Syncing {
     /// It covers the changes up to this position.
     through: u64,
@@ -192,7 +192,7 @@ impl Committer {
         }
     }
 
-    /// The same for an owner who waits for each sync: never [`Step::Sync`].
+    /// Like [`step`](Self::step), for an owner that waits for each sync: never returns [`Step::Sync`].
     pub fn step_through(&mut self, now_micros: u64) -> Step {
         match self.step(now_micros) {
             Step::Sync => {
@@ -204,7 +204,7 @@ impl Committer {
         }
     }
 
-    /// Where to make a sync that has begun.
+    /// The store on which to perform a sync that has begun.
     pub fn store(&self) -> Arc<dyn Destination> {
         Arc::clone(&self.store)
     }
@@ -214,8 +214,8 @@ impl Committer {
         self.syncing.is_some()
     }
 
-    /// Makes durable all that was applied, regardless of the interval. Not while a sync runs. False: the store has
-    /// become read-only.
+    /// Makes everything that was applied durable, regardless of the interval. Must not be called while a sync runs.
+    /// False: the store has become read-only.
     pub fn sync(&mut self) -> bool {
         self.begin_sync(self.synced_micros);
         let result = self.store.sync();
@@ -232,11 +232,11 @@ impl Committer {
         Step::Sync
     }
 
-    /// The sync that had begun has ended.
+    /// Reports the outcome of the sync that had begun.
     pub fn synced(&mut self, result: Result<u64>, now_micros: u64) {
         let Some(Syncing { through, held }) = self.syncing.take() else { return };
         match result {
-            // Found out meanwhile.
+            // The failure was noticed meanwhile.
             _ if self.journal.refusal() == Some(Refusal::ReadOnly) => {}
             Ok(_) => {
                 self.journal.set_durable(through);
@@ -312,7 +312,7 @@ impl Committer {
         Step::Again
     }
 
-    /// Somebody waits until this position is durable, and it was appended after the last sync began.
+    /// True if somebody waits for this position to be durable, and it was appended after the last sync began.
     fn needs_sync_for(&self, wanted: u64) -> bool {
         let covered = self.syncing.as_ref().map_or_else(|| self.journal.durable(), |syncing| syncing.through);
         self.unsynced_since_micros.is_some() && (covered + 1..=self.journal.applied()).contains(&wanted)
@@ -383,7 +383,7 @@ impl Committer {
         self.is_losing = true;
     }
 
-    /// What was appended before is made durable first: below the barrier everything counts as durable.
+    /// Everything that was appended before is made durable first, since everything below the barrier counts as durable.
     fn go_on_losing(&mut self, now_micros: u64) -> Step {
         if self.syncing.is_some() {
             return Step::Idle;
@@ -392,7 +392,7 @@ impl Committer {
             return self.begin_sync(now_micros);
         }
         self.is_losing = false;
-        // Removals alone have been tried with what is set aside for them.
+        // A batch of removals alone has already been tried with the space set aside for them.
         let is_full = self.journal.refusal() == Some(Refusal::Full);
         let keeps_removals = is_full && !self.batch.iter().all(Change::only_removes);
         let mut removals = Vec::new();
@@ -427,7 +427,7 @@ impl Committer {
         Step::Again
     }
 
-    /// Makes removals that were behind what found no room. Errors: those left are lost.
+    /// Makes removals that were behind a change that found no room. Errors: those left are lost.
     fn keep(&mut self, removals: Vec<(u64, Change)>) -> Result<()> {
         let (mut positions, mut changes): (Vec<_>, Vec<_>) = removals.into_iter().unzip();
         while !changes.is_empty() {
@@ -466,7 +466,7 @@ impl Committer {
         self.settle_what_is_left(durable);
     }
 
-    /// Nobody is told that anything above `durable` was made. What was answered before stays readable.
+    /// Nobody is told that a change above `durable` was made. Changes that were answered before stay readable.
     fn settle_what_is_left(&mut self, durable: u64) {
         let store = Arc::clone(&self.store);
         let next = self.journal.applied() + 1 + self.batch.len() as u64;
@@ -484,7 +484,7 @@ impl Committer {
     }
 
     /// Takes the batch, and all changes from position `next` on. Changes that `keep` returns are lost. Returns the next
-    /// position. When it returns, no item in memory has what was lost.
+    /// position. When it returns, no item in memory has a lost change.
     fn settle(&mut self, mut next: u64, mut keep: impl FnMut(u64, Change) -> Option<Change>) -> u64 {
         loop {
             let first = next - self.batch.len() as u64;
@@ -514,7 +514,7 @@ impl Committer {
     }
 }
 
-/// Passes on what of these changes the store has to know.
+/// Passes the parts of these changes that the store needs to `to`.
 fn append(batch: &[Change], to: impl FnOnce(&[Entry<'_>]) -> Result<()>) -> Result<()> {
     let values: Vec<[&[u8]; 1]> = batch.iter().map(|change| [change.value()]).collect();
     let entries: Vec<_> =

@@ -18,7 +18,7 @@ pub(super) struct Failures {
 #[derive(Default)]
 struct Lost {
     ranges: VecDeque<(RangeInclusive<u64>, Refusal)>,
-    /// Within the ranges, in order: removals that were made all the same.
+    /// Positions within the ranges, in order, of removals that were made nevertheless.
     kept: VecDeque<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Failures {
         }
     }
 
-    /// These, in order, are removals that were made, though they are in a range that was lost.
+    /// Marks these positions, in order, as removals that were made, although they are in a lost range.
     pub(super) fn keep(&self, positions: impl Iterator<Item = u64>) {
         let mut lost = self.lock();
         lost.kept.extend(positions);
@@ -49,7 +49,7 @@ impl Failures {
         self.why(position).is_some()
     }
 
-    /// Why the change of this position was lost; `None`: it was not.
+    /// Reason why the change at this position was lost; `None`: it was not.
     pub(super) fn why(&self, position: u64) -> Option<Refusal> {
         if position > self.highest.load(Acquire) {
             return None;
@@ -68,5 +68,5 @@ impl Failures {
 }
 
 const RANGES_MAX: usize = 1024;
-/// More than are on their way at once.
+/// More positions than can be in flight at once.
 const KEPT_MAX: usize = 128 << 10;

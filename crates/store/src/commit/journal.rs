@@ -40,7 +40,7 @@ pub struct Journal {
     slots: Box<[Mutex<Option<Change>>]>,
     /// The last position given.
     given: AtomicU64,
-    /// The last position of a change that followers wait for, where changes are replicated.
+    /// Position of the last change that followers wait for, where changes are replicated.
     followed: AtomicU64,
     /// Up to here the store has the changes, or they were lost.
     applied: AtomicU64,
@@ -72,13 +72,13 @@ pub struct Journal {
     is_hurried: AtomicBool,
     idle: Mutex<()>,
     wake: Condvar,
-    /// Somebody waits until this position is durable; the highest one.
+    /// The highest position that somebody waits for to be durable.
     wanted: AtomicU64,
-    /// Somebody waits for something to be appended.
+    /// Somebody waits for a change to be appended.
     is_append_awaited: AtomicBool,
-    /// The last position that was submitted and for whose sync nobody waits.
+    /// The last submitted position whose sync nobody waits for.
     answered: AtomicU64,
-    /// Beside a sync: see [`beside_sync`](Self::beside_sync).
+    /// A sync is running: see [`beside_sync`](Self::beside_sync).
     is_syncing: AtomicBool,
     is_called: AtomicBool,
     call: Condvar,
@@ -151,7 +151,7 @@ impl Journal {
         self.refusal().map_or_else(|| self.admit_load(), Err)
     }
 
-    /// The same for changes that only remove: on a full disk room is set aside for them.
+    /// Like [`admit`](Self::admit), for changes that only remove: on a full disk space is set aside for them.
     pub fn admit_removal(&self) -> Result<(), Refusal> {
         match self.refusal() {
             None | Some(Refusal::Full) => self.admit_load(),
@@ -200,14 +200,14 @@ impl Journal {
         self.given.fetch_add(1, AcqRel) + 1
     }
 
-    /// The change of a position. Wakes the committer.
+    /// Submits the change of a position, and wakes the committer.
     pub fn submit(&self, position: u64, change: Change) {
         self.place(position, change);
         self.wake_if_idle();
     }
 
-    /// The same without waking the committer: whoever places several changes, or will wait for one
-    /// ([`hurry`](Self::hurry)), wakes it once, behind them ([`wake_if_idle`](Self::wake_if_idle)).
+    /// Like [`submit`](Self::submit), without waking the committer. A caller that places several changes, or will wait
+    /// for one ([`hurry`](Self::hurry)), wakes it once after them ([`wake_if_idle`](Self::wake_if_idle)).
     pub fn place(&self, position: u64, change: Change) {
         self.bytes.fetch_add(change.memory_bytes(), Relaxed);
         let is_answered = !change.is_sync;
@@ -234,7 +234,7 @@ impl Journal {
         }
     }
 
-    /// Wakes the committer if it has nothing to do, and changes wait.
+    /// Wakes the committer if it is idle and changes wait.
     pub fn wake_if_idle(&self) {
         if self.is_idle.load(SeqCst) && self.load().0 > 0 && self.is_idle.swap(false, AcqRel) {
             self.notify();
@@ -252,7 +252,7 @@ impl Journal {
         }
     }
 
-    /// Somebody waits until this position is durable: once it is appended, it is synced without delay.
+    /// Asks for this position to become durable: once it is appended, it is synced without delay.
     pub fn want_durable(&self, position: u64) {
         if self.wanted.load(Relaxed) < position {
             self.wanted.fetch_max(position, SeqCst);
@@ -262,7 +262,7 @@ impl Journal {
         }
     }
 
-    /// Somebody waits for a change that is appended to be durable.
+    /// True if somebody waits for an appended change to become durable.
     pub fn is_sync_wanted(&self) -> bool {
         (self.durable() + 1..=self.applied()).contains(&self.wanted())
     }
@@ -271,7 +271,7 @@ impl Journal {
         self.wanted.load(SeqCst)
     }
 
-    /// Somebody waits until a change is appended, also beside a sync.
+    /// Asks for changes to be appended without delay, even while a sync runs.
     pub fn hurry_append(&self) {
         self.is_append_awaited.store(true, SeqCst);
         if self.is_syncing.load(SeqCst) {
@@ -283,8 +283,8 @@ impl Journal {
         self.is_append_awaited.load(SeqCst) && self.is_append_awaited.swap(false, SeqCst)
     }
 
-    /// Runs a sync. Meanwhile a second thread is called for changes that were answered, or that somebody waits for: to
-    /// append them, since the disk may take long. Those that wait for the next sync anyway do not call it.
+    /// Runs a sync. A second thread is called meanwhile to append changes that were answered already, or that somebody
+    /// waits for, since the disk may take long. Changes that wait for the next sync anyway do not call it.
     pub fn beside_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
         self.is_syncing.store(true, SeqCst);
         if self.answered.load(SeqCst) > self.applied() || self.is_append_awaited.load(SeqCst) {
@@ -302,9 +302,8 @@ impl Journal {
         }
     }
 
-    /// The second thread waits until it is called, at most so long, and then for more changes, unless somebody waits
-    /// for
-    /// one. False: nobody has called it.
+    /// Waits, on the second thread, until it is called, for `timeout` at most. It then lets changes gather for
+    /// `linger`, unless somebody waits for one. False: nobody has called it.
     pub fn stand_by(&self, timeout: Duration, linger: Duration) -> bool {
         let (idle, _) = self
             .call
@@ -349,8 +348,8 @@ impl Journal {
         }
     }
 
-    /// The same for one that only removes. Such a change is made though it is behind one that found the disk full, but
-    /// what was shown to others meanwhile counts as lost: see [`outcome`](Self::outcome).
+    /// Like [`outcome`](Self::outcome), for a change that only removes. Such a change is made even if it is behind one
+    /// that found the disk full, but whatever was shown to others meanwhile counts as lost.
     pub fn removal_outcome(&self, position: u64) -> Outcome {
         match self.outcome(position) {
             Outcome::Lost if self.failures.has_kept(position) => Outcome::Done,
@@ -358,7 +357,7 @@ impl Journal {
         }
     }
 
-    /// Why the change of a position was lost.
+    /// Reason why the change of a position was lost.
     pub fn loss(&self, position: u64) -> Refusal {
         self.failures.why(position).or_else(|| self.refusal()).unwrap_or(Refusal::Failed)
     }
@@ -486,7 +485,7 @@ impl Journal {
         }
     }
 
-    /// Wakes the committer, for a reason of its own, and the thread that stands by.
+    /// Wakes the committer for a reason other than a change, and the thread that stands by.
     pub fn wake(&self) {
         self.is_idle.store(false, Release);
         self.is_lingering.store(false, Release);
@@ -530,7 +529,7 @@ impl Journal {
         self.applied.load(Acquire)
     }
 
-    /// How many changes that followers wait for are not durable yet, at most; 0: all are.
+    /// Upper bound on the number of changes that followers wait for and that are not durable yet; 0: all are.
     pub fn undurable_followed(&self) -> u64 {
         self.followed.load(Acquire).saturating_sub(self.durable())
     }

@@ -25,7 +25,7 @@ const DIR_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct DiskFiles {
     dir: PathBuf,
-    /// Open as long as this lives: to make the names durable must not depend on whether a descriptor is left.
+    /// Open as long as this lives: making names durable must not depend on a free descriptor.
     opened: fs::File,
 }
 
@@ -253,13 +253,13 @@ mod tests {
 
     use super::*;
 
-    /// The process has no descriptor left for it then, and a sync that was not tried is none that failed.
+    /// The process has no descriptor left, and a sync that was never tried does not count as failed.
     #[test]
     fn names_are_made_durable_without_another_descriptor() {
         let folder = std::env::temp_dir().join(format!("larder-disk-names-{}", std::process::id()));
         let files = DiskFiles::open(&folder).expect("a directory");
         files.create("made").expect("creates");
-        // Not even the name is looked up again.
+        // The directory's name is not even looked up again.
         fs::rename(&folder, folder.with_extension("moved")).expect("renames");
         let synced = files.sync_dir();
         fs::remove_dir_all(folder.with_extension("moved")).expect("removes");

@@ -1,11 +1,11 @@
-//! A file in memory alone, for what the disk does not take any more.
+//! A file in memory alone, for data that the disk no longer takes.
 
 use std::io::{self, IoSlice};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::File;
 
-/// A file that nobody else sees, and that is gone with the process.
+/// A file that nobody else sees, and that ends with the process.
 #[derive(Default)]
 pub(crate) struct MemoryFile {
     bytes: RwLock<Vec<u8>>,

@@ -49,7 +49,7 @@ pub struct DiskFaults {
     pub fail_change_at: Option<u64>,
     /// This sync (of a file or of the directory) fails once. What it would have made durable stays uncertain.
     pub fail_sync_at: Option<u64>,
-    /// What fails so was short of memory, and may succeed later.
+    /// Failed calls report a shortage of memory, and may succeed later.
     pub can_pass: bool,
     /// The room for all files together.
     pub capacity_bytes: Option<u64>,

@@ -37,7 +37,7 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
 fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     store.read_only.check()?;
     append_where(store, appender, entries, |appender, bytes| {
-        // On a full disk, what makes room later may use what was set aside for it.
+        // On a full disk, entries that free space later may use the space that is set aside for them.
         let only_removes = !entries
             .iter()
             .any(|entry| matches!(entry, Entry::Put(_) | Entry::Touch { .. } | Entry::Note { .. }));
@@ -45,8 +45,8 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     })
 }
 
-/// See [`Store::keep_readable`](crate::Store::keep_readable): the entries go to a segment in memory, and nothing to the
-/// disk.
+/// Implements [`Store::keep_readable`](crate::Store::keep_readable): the entries go to a segment in memory, and nothing
+/// goes to the disk.
 pub(super) fn keep_readable(store: &LogStore, entries: &[Entry<'_>]) -> Result<()> {
     validate_batch(entries)?;
     let mut appender = store.appender();
@@ -65,7 +65,7 @@ pub(super) fn keep_readable(store: &LogStore, entries: &[Entry<'_>]) -> Result<(
     append_where(store, &mut appender, entries, |_, _| Ok(())).map(drop)
 }
 
-/// Appends where `make_room` has made room for so many bytes.
+/// Appends after `make_room` has made room for the given number of bytes.
 fn append_where(
     store: &LogStore,
     appender: &mut Appender,
@@ -327,14 +327,14 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
     }
 }
 
-/// What a sync is to make durable: all that was appended when it began.
+/// A sync that has begun: it makes everything durable that was appended before.
 pub(super) struct Sync {
-    /// The open segment, how many writes it had, and where it ended. `None`: nothing was written since the last seal.
+    /// The open segment, its number of writes, and its end. `None`: nothing was written since the last seal.
     written: Option<(Arc<Segment>, u64, u64)>,
     last: u64,
 }
 
-/// Begins a sync; [`Sync::finish`] makes it, and needs no lock of the appender, which goes on meanwhile.
+/// Begins a sync. [`Sync::finish`] performs it without the appender's lock, so appending goes on meanwhile.
 pub(super) fn begin_sync(store: &LogStore, appender: &Appender) -> Sync {
     let written = appender.writer.as_ref().map(|writer| (writer.segment.clone(), writer.writes, writer.end));
     Sync { written, last: store.last_sequence.load(Relaxed) }
@@ -342,7 +342,7 @@ pub(super) fn begin_sync(store: &LogStore, appender: &Appender) -> Sync {
 
 impl Sync {
     pub(super) fn finish(self, store: &LogStore) -> Result<u64> {
-        // The system tells a failure once: whoever asks beside the one that is told would take it for success.
+        // The system reports a failed fsync only once: a second concurrent call would take the failure for success.
         let _syncing = store.syncing();
         store.read_only.check()?;
         if let Some((segment, writes, end)) = self.written
@@ -357,7 +357,7 @@ impl Sync {
     }
 }
 
-/// Makes durable all that was appended before.
+/// Makes everything that was appended before durable.
 pub(super) fn sync(store: &LogStore) -> Result<u64> {
     let sync = begin_sync(store, &store.appender());
     sync.finish(store)
@@ -397,7 +397,7 @@ fn make_room(
     }
     let file_bytes = store.options.segment_bytes.max(Writer::file_bytes_for(bytes, entries));
     match open_next(store, appender, file_bytes) {
-        // Also if a segment has room, and the manifest that names it has not.
+        // This also covers the case that the segment has room but the manifest that names it has not.
         Err(Error::Full { .. }) if may_use_reserve && store.files.remove(RESERVE_TO_DELETE).is_ok() => {
             open_next(store, appender, file_bytes)?;
             appender.is_reserve = true;
@@ -407,7 +407,7 @@ fn make_room(
     }
 }
 
-/// Seals the open segment, and opens one of this length.
+/// Seals the open segment, and opens one whose file has this length.
 fn open_next(store: &LogStore, appender: &mut Appender, file_bytes: u64) -> Result<()> {
     let mut manifest = store.manifest();
     let writer = new_segment(store, &mut manifest, Stream::Log, file_bytes)?;
@@ -460,7 +460,7 @@ pub(super) struct SegmentFile {
 }
 
 impl SegmentFile {
-    /// The name is used up even if this fails: its file may come back after a crash.
+    /// Creates the file. Its number is used up even if this fails, since the file may come back after a crash.
     pub(super) fn create(store: &LogStore, number: u64, stream: Stream, file_bytes: u64) -> Result<Self> {
         let header = Self::header(store, number, stream);
         store.counters.fsyncs.fetch_add(1, Relaxed);
@@ -476,7 +476,7 @@ impl SegmentFile {
         SegmentHeader { number, stream, first_sequence, secret: store.secret }
     }
 
-    /// Puts it into the table: from now on each manifest names it.
+    /// Puts the segment into the table: every manifest names it from now on.
     pub(super) fn open(self, store: &LogStore) -> Result<Writer> {
         let segment = store.segments.insert(|slot| Segment::new(&self.header, slot, self.file))?;
         Ok(Writer::new(segment, self.file_bytes))

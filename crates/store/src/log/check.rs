@@ -28,7 +28,7 @@ pub struct Report {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What a crash has left behind the last whole batch: the next start drops it.
+    /// Bytes that a crash has left behind the last whole batch: the next start drops them.
     pub dropped: Vec<DroppedTail>,
     /// What is broken.
     pub damages: Vec<Damage>,
@@ -186,7 +186,7 @@ fn read_segment(
         Err(Error::Corrupt { offset, what, .. }) => {
             report.damages.push(damage_at(offset, what));
             let file = match files.open_to_read(&name) {
-                // To repair is to give up what cannot be opened: only what never can be.
+                // Repairing gives up segments that cannot be opened, so only permanent errors count.
                 Err(error) if Error::can_pass(&error) => {
                     return Err(Error::io(format!("opening {name}"), error));
                 }

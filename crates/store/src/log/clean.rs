@@ -55,9 +55,9 @@ pub(crate) struct Cleaner {
     to_count: Option<Vec<Arc<Segment>>>,
     /// The segments in which items that have expired are looked for, to make room for a prefix.
     to_sweep: Vec<Arc<Segment>>,
-    /// The last job was none of cleaning.
+    /// The last job was not a cleaning job.
     has_counted: bool,
-    /// Somebody was told of a record that could not be counted: of others the counter tells.
+    /// A record that could not be counted has been reported; later ones only raise the counter.
     has_told_uncounted: bool,
 }
 
@@ -121,24 +121,24 @@ pub(super) fn lock(store: &LogStore) -> MutexGuard<'_, Cleaner> {
     store.cleaner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is live as far as is known without reading: of which segments cleaning gets room back.
+/// Estimates, without reading the disk, how much of each segment is live and which segments cleaning can reclaim.
 struct Liveness {
     retention: Retention,
-    /// All records up to this sequence were flushed.
+    /// All records up to this sequence have been flushed.
     flushed_all: u64,
     now_unix_secs: u64,
     log_floor: u64,
 }
 
 impl Liveness {
-    /// The segments are in order of their numbers.
+    /// Takes the segments in the order of their numbers.
     fn of(store: &LogStore, segments: &[Arc<Segment>], now_unix_secs: u64) -> Self {
         let retention = store.retention();
         let log_floor = log_floor(&retention, segments);
         Self { flushed_all: store.flushes.read().newest_of_all(), log_floor, retention, now_unix_secs }
     }
 
-    /// Cleaning may take the segment.
+    /// True if cleaning may take the segment.
     fn can_go(&self, segment: &Segment) -> bool {
         segment.sealed.load(Relaxed)
             && !segment.damaged.load(Relaxed)
@@ -146,7 +146,7 @@ impl Liveness {
             && !is_needed(segment, self.log_floor)
     }
 
-    /// Which part of a sealed segment lives.
+    /// Live share of a sealed segment.
     fn share(&self, segment: &Segment) -> f64 {
         if segment.max_sequence.load(Relaxed) < self.flushed_all {
             return 0.0;
@@ -158,14 +158,15 @@ impl Liveness {
         segment.live_share() * (1.0 - segment.expired_share(self.retention.expired_by(self.now_unix_secs)))
     }
 
-    /// Which bytes of the data of a sealed segment live.
+    /// Live bytes in the data of a sealed segment.
     fn live_bytes(&self, segment: &Segment) -> f64 {
         segment.data_bytes.load(Relaxed) as f64 * self.share(segment)
     }
 }
 
-/// By how much the disk has more than half more than what lives, and four segments; below 0: it has less. These four
-/// are one that is sealed, and the open ones: of the log, whose file counts as it fills, and of both cold streams.
+/// Bytes by which the disk usage exceeds 1.5 times the live bytes plus four segments; negative: it is below that. The
+/// four segments are one that is sealed, and the open ones: that of the log, whose file counts as it fills, and those
+/// of both cold streams.
 fn excess_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> i64 {
     let liveness = Liveness::of(store, segments, store.now_unix_secs.load(Relaxed));
     let (mut disk_bytes, mut live_bytes) = (0, 0.0);
@@ -175,7 +176,7 @@ fn excess_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> i64 {
             disk_bytes += if is_log { &segment.data_bytes } else { &segment.file_bytes }.load(Relaxed);
             live_bytes += segment.live_bytes() as f64;
         } else if segment.retired.load(Relaxed) {
-            // Its file is about to go.
+            // Its file is about to be removed.
             disk_bytes += segment.file_bytes.load(Relaxed);
         } else if liveness.can_go(segment) {
             disk_bytes += segment.file_bytes.load(Relaxed);
@@ -185,13 +186,13 @@ fn excess_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> i64 {
     disk_bytes as i64 - (live_bytes * 1.5) as i64 - 4 * store.options.segment_bytes as i64
 }
 
-/// What must be reclaimed until the disk is within its bound.
+/// Bytes to reclaim until the disk usage is within its bound.
 pub(super) fn debt_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> u64 {
     excess_bytes(store, segments).max(0) as u64
 }
 
-/// Of the six segments of the bound four are in the excess, and one is for what the open segment of the log has
-/// allocated, and not filled.
+/// Space left within the bound of six segments: four of them are in the excess, and one is for the allocated but
+/// unfilled part of the log's open segment.
 pub(super) fn room(store: &LogStore) -> Headroom {
     let excess_bytes = excess_bytes(store, &store.segments.all());
     let removed_bytes = store.counters.removed_bytes.load(Relaxed);
@@ -208,7 +209,7 @@ pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> 
     let mut cleaner = lock(store);
     // Before a sweep takes the appender's lock: what is appended later and has expired by now is not counted.
     store.now_unix_secs.store(now_unix_secs, Relaxed);
-    // Another step does it, if the appender is at work.
+    // If the appender is busy, a later step does it.
     if let Some(mut appender) = store.try_appender() {
         note_durable(store, &mut appender)?;
     }
@@ -254,7 +255,7 @@ pub(super) fn seal_all(store: &LogStore, cleaner: &mut Cleaner) -> Result<()> {
     Ok(())
 }
 
-/// The next segment to look at. Segments are cleaned and counted in turn: neither waits for all of the other.
+/// Chooses the next segment to look at. Cleaning and counting take turns, so that neither waits for all of the other.
 fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result<Option<Job>> {
     let mut job = None;
     if std::mem::take(&mut cleaner.has_counted) {
@@ -270,7 +271,7 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
     Ok(job)
 }
 
-/// The next segment of which more is to be known.
+/// Chooses the next segment about which more has to be known.
 fn choose_to_count(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result<Option<Job>> {
     let usage = store.usage();
     if let Some(usage) = &usage
@@ -321,7 +322,7 @@ fn choose_to_count(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) 
     Ok(None)
 }
 
-/// The next segment that is worth copying what lives in it.
+/// Chooses the next segment that is worth cleaning: its live records would be copied.
 fn choose_to_clean(store: &LogStore, cleaner: &Cleaner, now_unix_secs: u64) -> Result<Option<Job>> {
     let all = store.segments.all();
     let liveness = Liveness::of(store, &all, now_unix_secs);
@@ -349,7 +350,7 @@ fn choose_to_clean(store: &LogStore, cleaner: &Cleaner, now_unix_secs: u64) -> R
     Job::new(store, cleaner, victim, kind, |_| true).map(Some)
 }
 
-/// The next segment to look at for the usage of prefixes.
+/// Chooses the next segment to look at for the usage of prefixes.
 fn choose_for_usage(
     store: &LogStore,
     cleaner: &mut Cleaner,
@@ -598,7 +599,7 @@ impl Job {
         Ok(())
     }
 
-    /// Where it goes nobody looks for what is to be counted.
+    /// Counts the record before it is moved: the counter does not look at its new place.
     fn count_before_it_moves(
         &mut self,
         store: &LogStore,
@@ -756,7 +757,7 @@ fn keep_reserve(store: &LogStore, name: &str) {
     let manifest_bytes = (8 << 10) + 128 * store.segments.read().len() as u64;
     let bytes = store.options.segment_bytes + manifest_bytes.next_power_of_two();
     match store.files.open(name) {
-        // One that is too short still serves, also where the disk has no room for more.
+        // A file that is too short still serves, even if the disk has no room for a longer one.
         Ok(file) => {
             if file.len().is_ok_and(|length| length < bytes) {
                 let _ = file.allocate(bytes);
@@ -767,7 +768,7 @@ fn keep_reserve(store: &LogStore, name: &str) {
                 let _ = store.files.remove(name);
             }
         }
-        // There may be one: no descriptor is left to look.
+        // There may be one, but no descriptor is left to check.
         Err(_) => {}
     }
 }

@@ -21,7 +21,7 @@ use crate::flushes::{FlushMark, FlushTable, PendingMark, decode_exception, encod
 pub(crate) const MANIFEST: &str = "MANIFEST";
 pub(super) const MANIFEST_NEW: &str = "MANIFEST.new";
 pub(crate) const MAGIC: &[u8; 8] = b"LARDRMAN";
-/// The file `MANIFEST` began with this where an earlier larder kept a store with RocksDB.
+/// Start of the file `MANIFEST` where an earlier larder kept a store with RocksDB.
 const ROCKSDB_MAGIC: &[u8; 8] = b"LARDRRKS";
 /// RocksDB makes this file: a directory that has it and no `MANIFEST` is damaged, not new.
 pub(super) const ROCKSDB_FILE: &str = "CURRENT";
@@ -288,7 +288,7 @@ pub(crate) fn write_bytes(files: &dyn Files, bytes: &[u8]) -> std::result::Resul
     let file = files.create(MANIFEST_NEW).map_err(|error| kept("creating MANIFEST.new", error))?;
     file.write_at(&[IoSlice::new(bytes)], 0).map_err(|error| kept("writing MANIFEST.new", error))?;
     let uncertain = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: true };
-    // The old one is in its place, and the next attempt writes a new file.
+    // The old manifest is in place, and the next attempt writes a new file.
     let unless_passing = |doing, error| match Error::can_pass(&error) {
         true => kept(doing, error),
         false => uncertain(doing, error),
@@ -301,7 +301,7 @@ pub(crate) fn write_bytes(files: &dyn Files, bytes: &[u8]) -> std::result::Resul
 /// Why a manifest was not written.
 pub(crate) struct WriteFailure {
     pub(crate) error: Error,
-    /// An fsync or the rename failed, so that nobody knows which of the two is on the disk.
+    /// An fsync or the rename failed, so it is unknown which of the two is on the disk.
     pub(crate) sync_failed: bool,
 }
 

@@ -106,13 +106,13 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions, lock: StoreLock) 
     })
 }
 
-/// Keeps other processes out of a store.
+/// A lock that keeps other processes out of a store.
 pub struct StoreLock {
     _lock: Box<dyn Lock>,
 }
 
 impl StoreLock {
-    /// Takes that of the store in this directory, which is made if it is missing. Errors: `Locked`, `Io`.
+    /// Takes the lock of the store in this directory, which is created if it is missing. Errors: `Locked`, `Io`.
     pub fn take(dir: &Path) -> Result<Self> {
         let files =
             DiskFiles::open(dir).map_err(|error| Error::io(format!("opening {}", dir.display()), error))?;
@@ -175,14 +175,14 @@ struct Recovered {
     dropped: Vec<DroppedTail>,
 }
 
-/// What is behind the last whole batch of a segment, as a crash leaves it.
+/// Bytes after the last whole batch of a segment, as a crash leaves them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedTail {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// Where it begins.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Its length, without the zeros at the end.
+    /// Length in bytes, without the zeros at the end.
     pub bytes: u64,
 }
 
@@ -347,7 +347,7 @@ pub(super) struct Tail {
     notes: Vec<NoteRecord>,
     /// Where its last whole batch ends.
     end: u64,
-    /// Where what is behind that ends: nothing but zeros follows.
+    /// End of the bytes after that: only zeros follow.
     rest_end: u64,
     /// Of the last whole batch.
     last_sequence: u64,
@@ -516,7 +516,7 @@ impl Tail {
             tail.take(&mut batch, at);
         }
         let rest = Rest::read(&mut window, tail.end, file_bytes, tail.last_sequence)?;
-        // A footer is written anew.
+        // A footer is written again.
         tail.rest_end = if is_sealed { tail.end } else { rest.end };
         let is_acknowledged = durable_bytes > tail.end
             || (is_log && image.last_sequence > tail.last_sequence)
@@ -531,7 +531,7 @@ impl Tail {
         Ok(tail)
     }
 
-    /// What is behind the last whole batch, if there is something.
+    /// The bytes after the last whole batch, if there are any.
     pub(super) fn dropped(&self, segment: &Segment) -> Option<DroppedTail> {
         let bytes = self.rest_end.saturating_sub(self.end);
         (bytes > 0).then(|| DroppedTail { file: segment.name(), offset: self.end, bytes })
@@ -573,12 +573,12 @@ impl Pending {
     }
 }
 
-/// What is behind the last whole batch.
+/// Bytes after the last whole batch.
 struct Rest {
-    /// Where it ends: nothing but zeros follows.
+    /// End of these bytes: only zeros follow.
     end: u64,
-    /// There is a commit mark that says that more than what was found was durable. No client can have put it there,
-    /// since its checksum begins with the store's secret.
+    /// A commit mark among them says that more was durable than was found. No client can have put it there, since its
+    /// checksum begins with the store's secret.
     proves_loss: bool,
 }
 

@@ -272,7 +272,7 @@ pub(super) struct Segment {
     pub(super) seed: u32,
     /// Where its data ends: up to here its records are whole, and may be read.
     pub(super) data_bytes: AtomicU64,
-    /// What of it is durable, and how many writes were made before the last sync of it.
+    /// Number of bytes that are durable, and number of writes covered by the last sync of the segment.
     pub(super) durable_bytes: AtomicU64,
     pub(super) synced_writes: AtomicU64,
     pub(super) file_bytes: AtomicU64,
@@ -333,7 +333,7 @@ impl Segment {
     /// Have records of it expired since somebody looked, as far as is known without reading it?
     pub(super) fn may_have_expired_since_sweep(&self, now_unix_secs: u64) -> bool {
         let expiry = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was swept by a clock that has been set back since may be followed by what expires from now on.
+        // If the clock has been set back since the last sweep, records may expire again from the present time on.
         let swept_secs = self.swept_secs.fetch_min(now_unix_secs, Relaxed).min(now_unix_secs);
         !self.sealed.load(Relaxed) || expiry.expired_share(swept_secs) < expiry.expired_share(now_unix_secs)
     }
@@ -501,7 +501,7 @@ pub(super) fn create_file(
     let made = files.create(&name).map_err(|error| (error, false)).and_then(|file| {
         file.allocate(file_bytes).map_err(|error| (error, false))?;
         file.write_at(&[IoSlice::new(&header.encode())], 0).map_err(|error| (error, false))?;
-        // No manifest names it yet, and the next attempt makes another file.
+        // No manifest names the file yet, and the next attempt makes another one.
         let failed = |error: io::Error| {
             let is_final = !Error::can_pass(&error);
             (error, is_final)

@@ -18,7 +18,7 @@ pub(super) struct Writer {
     pub(super) limit: u64,
     /// Of the records with keys.
     entries: Vec<FooterEntry>,
-    /// Calls that wrote. A sync covers those that came before it.
+    /// Number of calls that wrote. A sync covers those that came before it.
     pub(super) writes: u64,
 }
 
@@ -98,7 +98,7 @@ impl Writer {
         &self.entries
     }
 
-    /// True if no sync has covered all of it.
+    /// True if no sync has covered all of its writes.
     pub(super) fn is_unsynced(&self) -> bool {
         self.segment.synced_writes.load(Relaxed) < self.writes
     }
@@ -130,7 +130,7 @@ impl Writer {
     }
 }
 
-/// Makes a segment durable that had so many writes, and ended there, before this call.
+/// Syncs a segment that had this number of writes, and ended at `end`, before this call.
 pub(super) fn sync_file(segment: &Segment, writes: u64, end: u64) -> Result<(), WriteError> {
     if !is_planted(Bug::AcknowledgeBeforeSync) {
         segment.file.sync().map_err(|source| WriteError { source, sync_failed: true })?;

@@ -165,7 +165,7 @@ fn a_manifest_that_is_about_other_files_is_refused() {
     assert!(refused(&forged).to_string().contains("not about the files of this stream"));
 }
 
-/// A manifest that names one file twice would let another one in, of which it says nothing.
+/// A manifest that names one file twice would let in another file that it does not describe.
 #[test]
 fn a_manifest_that_names_a_file_twice_is_refused() {
     let backup = SimDisk::new();

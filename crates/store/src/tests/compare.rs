@@ -1,4 +1,4 @@
-//! The log and the store in memory execute the same commands, and give the same answers.
+//! The log and the store in memory execute the same commands and give the same answers.
 //!
 //! `LARDER_STORE_COMMANDS`: how many (instead of 300,000), in runs of 50,000; each run has the next seed.
 

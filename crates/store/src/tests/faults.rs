@@ -126,8 +126,8 @@ fn a_failed_sync_ends_writing_for_ever() {
     assert!(store.stats().read_only);
 }
 
-/// What was short of memory may be tried again, where nothing that counts can be lost: a new segment, a new manifest.
-/// Of the log's own bytes, and of the name of the manifest, nobody knows afterwards.
+/// A shortage of memory may be retried where nothing that counts can be lost: for a new segment and a new manifest. For
+/// the log's own bytes and the name of the manifest, the state is unknown afterwards.
 #[test]
 fn a_shortage_ends_writing_only_where_something_may_be_lost() {
     let ends_writing = |ahead| {
@@ -159,11 +159,12 @@ fn a_shortage_ends_writing_only_where_something_may_be_lost() {
         assert_eq!(state.difference(&store, &keys, START_SECS), None, "sync {ahead}");
         read_only
     };
-    // Of the new segment the bytes and the name, of the full one the bytes, of the manifest the bytes and the name.
+    // In order: the bytes and the name of the new segment, the bytes of the full one, the bytes and the name of the
+    // manifest.
     assert_eq!([1, 2, 3, 4, 5].map(ends_writing), [false, false, true, false, true]);
 }
 
-/// What is set aside for deletions serves deletions alone.
+/// Space that is set aside for deletions is used for deletions alone.
 #[test]
 fn values_take_nothing_of_the_room_for_deletions() {
     let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(200_000), ..DiskFaults::default() });
@@ -179,11 +180,11 @@ fn values_take_nothing_of_the_room_for_deletions() {
         deleted += usize::from(append(&store, &delete).is_ok());
         stored += usize::from(append(&store, &[put("more", &[1; 300], 1 << 41)]).is_ok());
     }
-    // A segment has 4 KiB.
+    // A segment has 4 KiB, which hold this many deletions.
     assert!(deleted >= 30 && stored == 0, "{deleted} deleted, {stored} stored");
 }
 
-/// Cleaning looks for its reserve, and may find no descriptor to look with.
+/// Cleaning checks its reserve, and may have no descriptor left to do so.
 #[test]
 fn a_reserve_is_not_given_up_before_there_is_another() {
     let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(60_000), ..DiskFaults::default() });
@@ -194,7 +195,7 @@ fn a_reserve_is_not_given_up_before_there_is_another() {
     while append(&store, &[put(&format!("key-{nth}"), &[1; 300], nth + 1)]).is_ok() {
         nth += 1;
     }
-    // Those of a store of fewer segments are too short for this one, and there is no room for longer ones.
+    // The reserves of a store with fewer segments are too short for this one, and there is no room for longer ones.
     let reserves =
         || ["RESERVE-CLEAN", "RESERVE-DELETE"].map(|name| disk.read(name).map_or(0, |bytes| bytes.len()));
     let before = reserves();

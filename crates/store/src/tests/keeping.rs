@@ -177,7 +177,7 @@ fn what_opening_removes_is_told() {
     assert!(disk.list().expect("lists").contains(&"precious".to_owned()));
 }
 
-/// Of the end of the log, as a crash cuts it: how many bytes, and where they begin.
+/// Opening reports the end of the log that a crash has torn: the number of bytes, and where they begin.
 #[test]
 fn what_opening_drops_of_the_log_is_told() {
     let disk = SimDisk::new();
@@ -192,7 +192,7 @@ fn what_opening_drops_of_the_log_is_told() {
     for (kept, zeros) in [(700, 0), (700, 500), (1, 0), (0, 500), (0, 0)] {
         let after = disk.power_loss(PowerLoss::Nothing, 0);
         let mut bytes = longer[..end].to_vec();
-        // What a writer leaves is never a zero at its end.
+        // A writer's data never ends with a zero.
         bytes.extend((0..kept).map(|_| 7));
         bytes.resize(end + kept + zeros, 0);
         after.put(name, bytes);
@@ -373,7 +373,7 @@ fn disk_and_index_stay_bounded() {
 }
 
 /// A writer that appends while there is headroom, and cleans otherwise, stays within the documented bound, and never
-/// waits for nothing.
+/// waits in vain.
 #[test]
 fn who_heeds_the_room_stays_within_the_bound() {
     let segment_bytes = small_segments().segment_bytes;
@@ -388,7 +388,7 @@ fn who_heeds_the_room_stays_within_the_bound() {
         let mut live: BTreeMap<u64, u64> = BTreeMap::new();
         let (mut now, mut cleaned, mut version) = (START_SECS, 0, 0);
         while version < 20_000 {
-            // A record of 200 bytes at most, with its mark of a batch.
+            // This is the maximum for a record of 200 bytes and the commit mark of its batch.
             if store.room().expect("it has a bound").bytes < 300 {
                 cleaned += 1;
                 let mut progress = Progress { bytes: 0, more: true };
@@ -414,7 +414,7 @@ fn who_heeds_the_room_stays_within_the_bound() {
             append(&store, &[change]).expect("appends");
             if version % 50 == 0 {
                 live.retain(|_, exptime_secs| *exptime_secs > now);
-                // A record of 160 bytes, and the mark of its batch.
+                // A live item takes a record of 160 bytes and the commit mark of its batch.
                 let bound = live.len() as u64 * (160 + 48) * 3 / 2 + 6 * segment_bytes;
                 let disk_bytes = store.stats().disk_bytes;
                 assert!(

@@ -1,4 +1,4 @@
-//! A sync that takes its time: the log goes on meanwhile, and what comes meanwhile is not durable by it.
+//! Slow syncs: the log goes on meanwhile, and later entries do not become durable by the running sync.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -149,7 +149,7 @@ fn value_of(store: &LogStore, key: &str) -> Option<Vec<u8>> {
     store.get(key.as_bytes(), START_SECS, &mut sink).expect("reads").map(|_| sink.into_value())
 }
 
-/// A kill meanwhile loses nothing that was appended, and power loss nothing but what came behind the sync.
+/// A kill during the sync loses nothing that was appended, and power loss only what came after the sync began.
 #[test]
 fn appending_goes_on_while_a_sync_runs() {
     let slow = SlowDisk::new();
@@ -185,8 +185,8 @@ fn appending_goes_on_while_a_sync_runs() {
     assert_eq!(after.expect("opens").last_sequence(), 101);
 }
 
-/// Whichever sync fails, that of a seal, of the next file or of the manifest: what was answered stays readable, as new
-/// as it was, and nothing of it is written any more.
+/// Whichever sync fails (of a seal, of the next file or of the manifest), answered changes stay readable in their
+/// newest version, and none of them is written any more.
 #[test]
 fn what_was_answered_is_kept_readable_after_any_failed_sync() {
     let mut failures = 0;

@@ -42,7 +42,7 @@ pub(super) fn held_against_metrics(target: &Target, admin: SocketAddr) -> Result
             continue;
         }
         count += 1;
-        // What counts ends in `_total` here, as Prometheus asks for, also where the exporter leaves that out.
+        // Counters end in `_total` here, as Prometheus recommends, even where the exporter omits it.
         let is_it = |series: &str| series == name || series.strip_suffix("_total") == Some(&name);
         match own.iter().find(|series| is_it(&series.0) && series.1 == labels) {
             None => differences.push(format!("{name} {labels:?} is missing")),

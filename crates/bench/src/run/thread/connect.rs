@@ -1,4 +1,4 @@
-//! Connections at the start of a run: many at once fill a server's queue of new ones.
+//! Opening connections at the start of a run. Opening many at once fills a server's accept queue.
 
 use std::time::Duration;
 use std::{io, thread};
@@ -7,8 +7,8 @@ use super::Thread;
 use crate::run::RunError;
 
 impl Thread {
-    /// Opens all connections, some at a time. Those that there is no room for are tried again, fewer at a time, as long
-    /// as any thread gets any.
+    /// Opens all connections, a few at a time. Those that find no room are tried again, fewer at a time, as long as any
+    /// thread makes progress.
     pub(super) fn connect(&mut self) -> Result<(), RunError> {
         let patience_nanos = (self.plan.truth().timeout_secs * 1e9) as u64;
         let mut at_once = AT_ONCE_MAX;
@@ -44,12 +44,12 @@ impl Thread {
     }
 }
 
-/// Whether a server, or this machine, takes no more connections for the moment.
+/// True if a server, or this machine, accepts no more connections for the moment.
 fn is_queue_full(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, ConnectionReset, TimedOut, WouldBlock};
     matches!(error.kind(), AddrNotAvailable | ConnectionReset | TimedOut | WouldBlock)
 }
 
-/// Less than a server's queue usually has room for.
+/// Fewer than a server's accept queue usually holds.
 const AT_ONCE_MAX: usize = 100;
 const PAUSE: Duration = Duration::from_millis(2);

@@ -42,7 +42,7 @@ impl Thread {
                     continue;
                 }
                 if due >= self.periods.begin_nanos {
-                    // Until a connection was free nobody could send it; from then on this thread could.
+                    // Before a connection was free nobody could send it; from then on this thread could have.
                     if ready_nanos > due + LATE_NANOS {
                         self.tally.rest.sent_late += 1;
                     } else if now > due + LATE_NANOS {
@@ -86,7 +86,7 @@ impl Thread {
         }
     }
 
-    /// Puts a lane that has had room since `nanos` among those that may ask.
+    /// Queues a lane that has had room since `nanos` among those that may send.
     #[inline]
     fn queue(&mut self, id: usize, nanos: u64) {
         let lane = &mut self.lanes[id];

@@ -12,7 +12,7 @@ pub(crate) struct GroupState {
     pub(crate) schedule: Option<Schedule>,
     /// With a schedule: lanes that have room, in the order in which they got it.
     pub(super) ready: VecDeque<usize>,
-    /// Since when there has always been one of these, on the clock of the run.
+    /// Time on the run's clock since which at least one of these has been free.
     pub(super) ready_nanos: u64,
     /// Requests that may be asked without claiming more.
     pub(super) claimed: u64,

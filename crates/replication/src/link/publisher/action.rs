@@ -56,9 +56,9 @@ pub enum PublisherAction {
     Confirmed {
         /// Its site.
         site: u8,
-        /// Of its log.
+        /// Incarnation of that site's own log.
         incarnation: u64,
-        /// Of the own log.
+        /// Sequence in this site's log.
         sequence: u64,
     },
     /// The other side does not pull the log, and says this, with its body. Answer:

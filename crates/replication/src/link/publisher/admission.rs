@@ -20,7 +20,7 @@ impl std::fmt::Display for Admission {
         match self {
             Self::Log => f.write_str("from where it was"),
             Self::Copy(reason) => write!(f, "after a copy, since {reason}"),
-            // The end of the connection says why.
+            // The end of the connection gives the reason.
             Self::Refused(_) => f.write_str("it is refused"),
         }
     }
@@ -37,21 +37,21 @@ pub struct LogExtent {
     pub durable: u64,
 }
 
-/// A site asks for the log.
+/// A site's request for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// Its number.
+    /// Number of the site.
     pub site: u8,
-    /// Where it says it is.
+    /// Its position in the log, as it claims.
     pub cursor: Cursor,
-    /// How much of the log it had confirmed when it connected. It may have said where it is long ago, and have
+    /// The part of the log that it had confirmed when it connected. The claimed cursor may be old: the site may have
     /// confirmed more over another connection since.
     pub confirmed: Cursor,
 }
 
-/// Whether a site gets the log from its cursor on. Refused as `AheadOfLog`, this site's store is an older copy; as
-/// `OlderCopy`, the other one's is. Such a site takes no changes before its log has another incarnation, and it has a
-/// copy of another site.
+/// Decides whether a site gets the log from its cursor on. A refusal as `AheadOfLog` means that this site's store is an
+/// older copy; one as `OlderCopy`, that the other site's is. Such a site takes no changes until its log has a new
+/// incarnation and it has taken a copy of another site.
 pub fn admit(members: &Members, asked: Subscription, log: LogExtent, lineage: &Lineage) -> Admission {
     let Subscription { site, cursor, confirmed } = asked;
     let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
@@ -60,13 +60,13 @@ pub fn admit(members: &Members, asked: Subscription, log: LogExtent, lineage: &L
         confirmed.incarnation == log.incarnation && (!is_of_log || cursor.sequence < confirmed.sequence)
     };
     let is_behind = is_behind(confirmed) && is_behind(members.confirmed_by(site));
-    // One that had this log and has another one is behind if that was before, and ahead if it was after.
+    // A site that had this log and now has another is behind if the other log is the earlier one, and ahead otherwise.
     let is_ahead =
         if is_of_log { !lineage.has(cursor, log.durable) } else { is_behind && !lineage.is_earlier(cursor) };
     if position.standing == Standing::Removed {
         Admission::Refused(Refusal::UnknownSite)
     } else if is_ahead {
-        // Before what the site is to this one, which may be as old.
+        // This is checked before the site's standing, which may be as old as the store.
         Admission::Refused(Refusal::AheadOfLog)
     } else if position.standing == Standing::Silent {
         Admission::Copy(CopyReason::Silent)

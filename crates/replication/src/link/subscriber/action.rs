@@ -11,15 +11,15 @@ use crate::wire::{CopyReason, Side};
 pub enum SubscriberAction {
     /// Send these bytes.
     Send(Vec<u8>),
-    /// Both sides know the token. Make [`Members::introduced`](crate::members::Members::introduced) durable, if it says
-    /// something. Answer: [`Subscriber::subscribe`](super::Subscriber::subscribe), or
+    /// Both sides know the token. If [`Members::introduced`](crate::members::Members::introduced) returns something,
+    /// make that durable. Answer: [`Subscriber::subscribe`](super::Subscriber::subscribe), or
     /// [`Subscriber::say`](super::Subscriber::say).
     Connected {
         /// The publisher's site.
         site: u8,
         /// Of its log.
         incarnation: u64,
-        /// Of its process: of the cursors in its log from here on.
+        /// Run of the publisher's process, which cursors in its log carry from here on.
         run: u64,
     },
     /// The log follows, and this site's cursor is one of the publisher's run from here on. If the publisher is not

@@ -17,7 +17,7 @@ pub(crate) fn listen_specs(settings: &Settings) -> Result<Vec<ListenSpec<'_>>, R
     entries.map(|entry| listen_spec(entry).map_err(refuse)).collect()
 }
 
-/// True of an entry whose clients have to show certificates, whatever `ssl_verify_mode` is.
+/// True if clients of this entry have to show certificates, whatever `ssl_verify_mode` says.
 pub(crate) fn needs_certificate(entry: &str) -> bool {
     split_tls(entry).0 == Some(TlsPrefix::Mutual)
 }

@@ -1,5 +1,5 @@
-//! Unix sockets. They are made at first, and get their names when nothing else can fail any more: a server that cannot
-//! serve must not take the name of one that does.
+//! Unix sockets. They are created first and get their names last, when nothing else can fail any more: a server that
+//! cannot serve must not take the name of one that does.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,13 +16,13 @@ use crate::startup::file_lock;
 use crate::startup::privileges::{self, Rights, Target};
 use crate::startup::settings::Settings;
 
-/// A socket without a name.
+/// Creates a socket without a name.
 pub(super) fn unnamed() -> io::Result<OwnedFd> {
     stream_socket(AddressFamily::UNIX)
 }
 
-/// Binds a socket to a path, with the rights of [`privileges::at_path`], and lets it listen. It is then owned by
-/// `user`. A socket that an earlier server has left there goes. Errors: also if a server still listens there.
+/// Binds a socket to a path, with the rights of [`privileges::at_path`], and listens. The socket file is then owned by
+/// `user`. A socket file left by a dead server is removed. Errors include a server that still listens there.
 pub(super) fn take_name(
     socket: &OwnedFd,
     path: &Path,
@@ -30,11 +30,11 @@ pub(super) fn take_name(
     user: Option<&Target>,
 ) -> io::Result<()> {
     privileges::at_path(user, path, |path, rights| {
-        // Of two that start at once, the second must look again when the first listens.
+        // If two servers start at once, the second one must look again after the first one listens.
         let _lock = lock_directory(path)?;
         remove_stale(path)?;
         rustix::net::bind(socket, &SocketAddrUnix::new(path)?)?;
-        // Before `listen` nobody can connect, so nobody uses the mode that the umask left.
+        // Nobody can connect before `listen`, so the mode that the umask left is never used.
         rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
         if let (Some(user), Rights::Roots) = (user, rights) {
             user.own(path)?;
@@ -57,7 +57,7 @@ fn lock_directory(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Removes a socket at which nobody listens. Whatever else is in this place is somebody's file, and makes bind fail.
+/// Removes a socket that no server listens on. Any other file in this place is somebody's data, and makes bind fail.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = |mode| FileType::from_raw_mode(mode) == FileType::Socket;
     if !rustix::fs::lstat(path).is_ok_and(|found| is_socket(found.st_mode)) {
@@ -66,7 +66,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     match rustix::net::connect(unnamed()?, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path),
         Err(Errno::NOENT) => Ok(()),
-        // Of another type, or with as many connections waiting as it lets.
+        // The socket is of another type, or its queue of waiting connections is full.
         Ok(()) | Err(Errno::PROTOTYPE | Errno::AGAIN) => {
             Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is listening on it"))
         }

@@ -33,7 +33,7 @@ pub(super) struct Contexts {
     required: Arc<ServerConfig>,
     /// For connections to other servers; `None`: no authorities to check their certificates against.
     outgoing: Option<Arc<ClientConfig>>,
-    /// When the first certificate of the chain ends, in seconds since 1970.
+    /// Time when the first certificate of the chain expires, in seconds since 1970.
     end_secs: Option<i64>,
 }
 

@@ -1,8 +1,8 @@
-//! When a certificate ends (RFC 5280, section 4.1): rustls knows, and does not tell.
+//! The end of a certificate's validity (RFC 5280, section 4.1), which rustls does not expose.
 
 use rustls::pki_types::CertificateDer;
 
-/// The end of a certificate in seconds since 1970. `None`: it has none that can be read.
+/// The end of a certificate in seconds since 1970. `None`: it cannot be read.
 pub(super) fn end_secs(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, mut certificate) = element(&mut certificate.as_ref())?;
     let (_, mut fields) = element(&mut certificate)?;
@@ -18,7 +18,7 @@ pub(super) fn end_secs(certificate: &CertificateDer<'_>) -> Option<i64> {
     secs(tag, time)
 }
 
-/// Takes an element in DER from the front: its tag and its content.
+/// Takes a DER element from the front: its tag and its content.
 fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (&[tag, length], mut rest) = bytes.split_first_chunk()?;
     let mut length = usize::from(length);
@@ -35,7 +35,7 @@ fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((tag, content))
 }
 
-/// A UTCTime or a GeneralizedTime, which both end with seconds and `Z`.
+/// Parses a UTCTime or a GeneralizedTime, both of which end with seconds and `Z`.
 fn secs(tag: u8, time: &[u8]) -> Option<i64> {
     let digits = time.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
     let number = |digits: &[u8]| digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
@@ -54,7 +54,7 @@ fn secs(tag: u8, time: &[u8]) -> Option<i64> {
     let rest: &[u8; 10] = rest.try_into().ok()?;
     let mut parts = rest.chunks(2).map(number);
     let [month, day, hour, minute, second] = std::array::from_fn(|_| parts.next().unwrap_or_default());
-    // Days before the first of a month, in a year that begins with March (Hinnant, "chrono-compatible low-level date
+    // Days before the first of a month, in a year that begins in March (Hinnant, "chrono-compatible low-level date
     // algorithms").
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let leap_days = year / 4 - year / 100 + year / 400;
@@ -62,13 +62,13 @@ fn secs(tag: u8, time: &[u8]) -> Option<i64> {
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// `[0] EXPLICIT`.
+/// The tag of `[0] EXPLICIT`.
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// A file has less than 4 GiB.
+/// A length takes at most this many bytes, since files are shorter than 4 GiB.
 const LENGTH_BYTES_MAX: usize = 4;
-/// From 1 March of the year 0.
+/// Days from 1 March of the year 0 to 1 January 1970.
 const DAYS_UNTIL_1970: i64 = 719_468;
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
             let certificate = params.self_signed(&key).expect("a certificate");
             let der = certificate.der();
             assert_eq!(end_secs(der), Some(expected), "{year}");
-            // Whatever is missing, nothing is read behind the end.
+            // Nothing is read beyond the end, wherever the data is cut.
             for bytes in 0..der.len() {
                 assert_eq!(end_secs(&CertificateDer::from(&der[..bytes])), None);
             }

@@ -1,4 +1,4 @@
-//! `stats larder`: larder's own lines about the whole server. Apart from `stats`, whose lines some tools count.
+//! `stats larder`: larder's own lines about the whole server. They are not in `stats`, whose lines some tools count.
 
 use super::Lines;
 use crate::shared::Shared;

@@ -99,7 +99,7 @@ impl Event<'_> {
         }
     }
 
-    /// The key that its line shows.
+    /// The key that the event's line shows.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self {
             Self::Lookup { key, .. }

@@ -23,7 +23,7 @@ use crate::shared::Shared;
 pub(crate) struct Watcher {
     wire: Wire,
     client: Arc<Client>,
-    /// The user that has logged in.
+    /// The user that has logged in, if any.
     user: Option<Box<[u8]>>,
     pub(super) streams: Streams,
     /// The number of the first line that it gets.
@@ -147,7 +147,7 @@ impl Watchers {
             return;
         }
         let bytes_max = shared.settings.watcher_logbuf_bytes as usize;
-        // Asked anew each time, since the policies may have been read again.
+        // Rights are looked up each time, since the policies may have been reloaded.
         let rights = |watcher: &Watcher| shared.namespaces.rights(watcher.user.as_deref());
         let rights: Vec<_> = self.all.iter().map(rights).collect();
         log.collect(|line| {

@@ -1,4 +1,4 @@
-//! How many changes another site has not confirmed.
+//! Counts the changes that another site has not confirmed.
 
 use larder_replication::entry::Entry;
 use larder_replication::version::site_of;
@@ -15,10 +15,10 @@ pub(in crate::replication) struct Behind<'s> {
 }
 
 impl Behind<'_> {
-    /// Those after a sequence, and those that are not durable yet. 0: there are none for sure. If there is too much of
-    /// the log, what is not looked at counts as changes, the sites' own notes in it, too.
+    /// Number of changes after a sequence, and of those that are not durable yet. 0 is exact. If the log is too long to
+    /// read, the unread rest counts as changes, the sites' own notes in it included.
     pub(in crate::replication) fn after(&self, sequence: u64) -> u64 {
-        // In this order: what becomes durable meanwhile is counted twice rather than not at all.
+        // The order matters: a change that becomes durable meanwhile is counted twice rather than not at all.
         let undurable = self.site.journal.undurable_followed();
         let (store, table) = (&self.site.store, self.shared.namespaces.table());
         let number = self.site.number();
@@ -37,5 +37,5 @@ impl Behind<'_> {
     }
 }
 
-/// Of the log, at once.
+/// Maximum bytes of the log that are read at once.
 const READ_BYTES_MAX: usize = 256 << 10;

@@ -34,7 +34,7 @@ pub(crate) struct PeerFigures {
     pub(crate) gaps: u64,
     /// The highest version that was applied, of an entry or a beat.
     pub(crate) newest_version: u64,
-    /// How long the newest of the last that was applied had taken to be, by the clocks of both sites.
+    /// Delay of the newest change in the last applied batch, by the clocks of both sites.
     pub(crate) delay_micros: u64,
     /// Its changes are so far ahead of the wall clock that they wait; 0: they are not.
     pub(crate) ahead_micros: u64,
@@ -72,7 +72,7 @@ impl Site {
         lock(&self.peers).get(address).map_or(0, |peer| peer.site)
     }
 
-    /// Another address at which this site pulls from the same one now.
+    /// Another address from which this site currently pulls the same site's log.
     pub(in crate::replication) fn other_address_of(&self, number: u8, address: &str) -> Option<String> {
         let peers = lock(&self.peers);
         let is_other = |(other, peer): &(&String, &PeerFigures)| {
@@ -95,7 +95,7 @@ impl Site {
         change(lock(&self.pullers).entry(site).or_default())
     }
 
-    /// How much of this site's log each other one has, durably.
+    /// Cursors up to which the other sites have this site's log durably.
     pub(in crate::replication) fn confirmed(&self) -> BTreeMap<u8, Cursor> {
         let members = self.members();
         members.positions().map(|position| (position.site, members.confirmed_by(position.site))).collect()

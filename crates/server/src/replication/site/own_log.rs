@@ -1,5 +1,5 @@
-//! The own log as others know it: its incarnation and its runs. If the store turns out to be an older copy, the log
-//! goes on as another one.
+//! The site's own log as others know it: its incarnation and its runs. If the store turns out to be an older copy, the
+//! log goes on under another incarnation.
 
 use std::io;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use super::{Site, lock};
 use crate::replication::note;
 use crate::startup::random;
 
-/// What this process has noted of the runs of the log.
+/// Lineage of the log as this process has noted it.
 pub(super) struct Runs {
     pub(super) lineage: Lineage,
-    /// The position of the note that has this run; 0: there is none.
+    /// Position of the note that contains this run; 0: there is none.
     pub(super) noted: u64,
 }
 
-/// A random number other than 0. Errors: the system gives none.
+/// A random number other than 0. Errors: the system provides none.
 pub(super) fn random_number() -> io::Result<u64> {
     Ok(u64::from_le_bytes(random::bytes()?).max(1))
 }
 
 impl Site {
-    /// What this site is on its connections from now on.
+    /// Settings of this site for new connections.
     pub(in crate::replication) fn settings(&self) -> Arc<link::Settings> {
         Arc::clone(&lock(&self.settings))
     }
 
-    /// False: the log goes on as another one, and a connection that began with these is of no use any more.
+    /// False: the log has switched to another incarnation, and a connection that began with these settings is useless.
     pub(in crate::replication) fn is_current(&self, settings: &Arc<link::Settings>) -> bool {
         Arc::ptr_eq(&lock(&self.settings), settings)
     }
 
-    /// The runs of the log, once this one is among them, durably: others may hear of it. Errors: the store takes no
-    /// note.
+    /// Runs of the log, returned once this one is among them durably, so that others may hear of it. Errors: the store
+    /// takes no note.
     pub(in crate::replication) fn lineage(&self) -> io::Result<Lineage> {
         let mut runs = lock(&self.runs);
         if runs.noted == 0 || self.journal.is_lost(runs.noted) {
@@ -53,15 +53,16 @@ impl Site {
         self.submit_note(note::RUNS, &note::encode_runs(lineage), true)
     }
 
-    /// Why the store is known to be an older copy; empty: it is not.
+    /// Reason why the store is known to be an older copy; empty: it is not.
     pub(in crate::replication) fn why_outdated(&self) -> String {
         lock(&self.why_outdated).clone()
     }
 
-    /// Another site has found that this store is an older copy, over a connection with these settings: the site takes
-    /// no changes from here on, and its log goes on as another one. So the others know that it needs a copy.
+    /// Called when another site has found, over a connection with these settings, that this store is an older copy. The
+    /// site takes no changes from here on, and its log gets another incarnation, which tells the others that it needs a
+    /// copy.
     pub(in crate::replication) fn become_outdated(&self, settings: &Arc<link::Settings>, why: &str) {
-        // One at a time. Who asks why does not wait for the disk.
+        // Only one thread does this at a time. A reader of the reason does not wait for the disk.
         let _renewing = lock(&self.renewing);
         if !self.is_current(settings) {
             return;
@@ -72,7 +73,7 @@ impl Site {
             );
         }
         why.clone_into(&mut lock(&self.why_outdated));
-        // What is not noted is found again by the next connection.
+        // If it is not noted, the next connection finds it again.
         if let Err(error) = self.renew_log(settings, why) {
             tracing::error!("the log cannot go on as another one yet: {error}");
         }
@@ -85,7 +86,7 @@ impl Site {
         if !self.wait_durable(noted) {
             return Err(io::Error::other("the store takes no note"));
         }
-        // A restart from here on finds another incarnation than it had, and does what follows.
+        // A restart from here on finds another incarnation than before, and does the rest.
         self.forget_what_was_given();
         let copies: Vec<u8> = lock(&self.copies).keys().copied().collect();
         copies.into_iter().for_each(|site| self.forget_copy(site));
@@ -107,14 +108,15 @@ impl Site {
         Ok(())
     }
 
-    /// Versions that this site has given since the state that it has now are not known. They were not further ahead of
-    /// the clock: others hold what is.
+    /// The versions given since the present state of the store are unknown. None was more than `AHEAD_MICROS_MAX` ahead
+    /// of the clock, since others hold back changes further ahead.
     pub(super) fn forget_what_was_given(&self) {
         let micros = self.journal.unix_micros() + AHEAD_MICROS_MAX;
         self.journal.raise_replicated_versions(version_at(micros, self.number));
     }
 
-    /// A peer lets this site pull its log, over a connection with these settings: it has a copy, if it needed one.
+    /// Called when a peer lets this site pull its log, over a connection with these settings: the site has its copy, if
+    /// it needed one.
     pub(in crate::replication) fn end_being_outdated(&self, settings: &Arc<link::Settings>) {
         let mut why_outdated = lock(&self.why_outdated);
         let is_this =

@@ -7,9 +7,9 @@ use super::Site;
 use crate::shared::Shared;
 
 impl Site {
-    /// A connection has ended, with the site at this address, which is known if it has proven that it knows the token.
-    /// The log has an error if somebody has to see to it. If another server has this site's number, the site takes no
-    /// changes from here on.
+    /// Notes the end of a connection with the site at this address. `peer` is known if the site has proven that it
+    /// knows the token. An error is logged if an operator has to act. If another server has this site's number, the
+    /// site takes no changes from here on.
     pub(in crate::replication) fn note_end(
         &self,
         shared: &Shared,
@@ -17,12 +17,12 @@ impl Site {
         peer: Option<u8>,
         closed: &Closed,
     ) {
-        // Who has not proven that it knows the token is not believed; who has is the other server itself, but for the
-        // end of a connection of one that has another number.
+        // A claim of a peer that has not proven that it knows the token is not believed. If this site ends the
+        // connection with a known peer, the clash is about the peer's number, not this site's.
         if closed.refusal == Refusal::SameSite && closed.by_peer == peer.is_some() {
             self.note_twin(&format!("{closed} (told at {address})"));
         }
-        // An address of which nobody has answered yet may be that site's.
+        // A peer's address at which no site has answered yet may belong to that site.
         let may_be_known_soon = closed.refusal == Refusal::UnknownSite
             && (closed.by_peer || self.peers().values().any(|peer| peer.site == 0));
         if !closed.refusal.stays() || may_be_known_soon {

@@ -1,38 +1,39 @@
-//! Which server is behind the number of a site: two must not have one.
+//! Detects two servers with the number of one site.
 //!
-//! A server is told by its run. One that is started again has another run, and the earlier one is never heard again. If
-//! it is, on a connection that was made after the later one was met, there are two: a machine was cloned, or a store.
-//! They would give two changes the same version, and each would take the other one's log for its own.
+//! A server is identified by its run. After a restart it has another run, and the earlier run is never heard again. If
+//! it is, on a connection made after the later run was met, there are two servers: a machine or a store was cloned.
+//! They would give two changes the same version, and each would take the other's log for its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Site, lock};
 
-/// The servers that were met, by number.
+/// Servers that were met, by site number.
 #[derive(Default)]
 pub(super) struct Servers(BTreeMap<u8, Met>);
 
-/// Those of one number.
+/// Servers of one number.
 #[derive(Default)]
 struct Met {
-    /// The last one is who was met last.
+    /// The servers in the order in which they were met; the last one was met most recently.
     servers: Vec<Server>,
-    /// There are two, as far as is known until then.
+    /// Time until which there are assumed to be two.
     until_micros: u64,
 }
 
 struct Server {
     run: u64,
     address: String,
-    /// The address is where it listens, and not one that it has connected from.
+    /// True if the server listens at this address; false if it has connected from it.
     listens: bool,
     since_micros: u64,
     met_micros: u64,
 }
 
 impl Servers {
-    /// Meets a server, over a connection that was made then. Errors: there are two, with their addresses.
+    /// Notes a server met over a connection that was made at `connected_micros`. Errors: there are two, with their
+    /// addresses.
     fn meet(
         &mut self,
         number: u8,
@@ -45,7 +46,7 @@ impl Servers {
         let known = met.servers.iter().position(|server| server.run == run);
         if let Some(last) = met.servers.last().filter(|last| known.is_some() && last.run != run) {
             if connected_micros <= last.since_micros {
-                // It may be gone by now.
+                // The server behind this connection may be gone by now.
                 return Ok(());
             }
             met.until_micros = now_micros + FRESH_MICROS;
@@ -78,8 +79,8 @@ impl Servers {
 }
 
 impl Site {
-    /// Notes the server of another site at the address where it listens, or from which it has connected, over a new
-    /// connection. Errors: two servers have its number. Both are to be told so.
+    /// Notes the server of another site, met over a new connection, at the address where it listens or from which it
+    /// connected. Errors: two servers have its number, and both are to be told.
     pub(in crate::replication) fn meet(
         &self,
         number: u8,
@@ -90,13 +91,14 @@ impl Site {
         lock(&self.servers).meet(number, run, address, connected_micros, self.now().micros)
     }
 
-    /// False: another server of the number was met since. A connection ends then, and shows by being made again that
-    /// its server is there.
+    /// False: another server with the number was met since. The connection ends then; making a new one proves that its
+    /// server still exists.
     pub(in crate::replication) fn was_met_last(&self, number: u8, run: u64) -> bool {
         lock(&self.servers).is_last(number, run)
     }
 
-    /// Another server has this one's number, as somebody says who knows the token: neither takes changes meanwhile.
+    /// Notes that another server has this one's number, as reported by a peer that knows the token. Neither takes
+    /// changes meanwhile.
     pub(in crate::replication) fn note_twin(&self, why: &str) {
         let mut twin = lock(&self.twin);
         if self.twin_until_micros.swap(self.now().micros + FRESH_MICROS, Relaxed) == 0 {
@@ -105,7 +107,7 @@ impl Site {
         why.clone_into(&mut twin);
     }
 
-    /// True as long as another server has this one's number.
+    /// True while another server has this one's number.
     pub(in crate::replication) fn has_twin(&self) -> bool {
         let until_micros = self.twin_until_micros.load(Relaxed);
         if until_micros == 0 {
@@ -122,13 +124,13 @@ impl Site {
         false
     }
 
-    /// Who has this one's number, as it was said last.
+    /// The latest report about the server that has this one's number; empty: there is none.
     pub(in crate::replication) fn why_twin(&self) -> String {
         if self.has_twin() { lock(&self.twin).clone() } else { String::new() }
     }
 }
 
-/// Peers try again each 5 s.
+/// Peers reconnect every 5 s, so a server that still runs is met again within this time.
 const FRESH_MICROS: u64 = 60_000_000;
 
 #[cfg(test)]
@@ -144,7 +146,7 @@ mod tests {
         for (run, connected, now) in [(7, 1, 1), (7, 2, 2), (8, 5, 5), (8, 6, 6)] {
             assert_eq!(meet(run, connected, now), Ok(()));
         }
-        // What the dead one had sent is read late.
+        // Data that the dead server had sent is read late.
         assert_eq!((meet(7, 4, 7), meet(8, 8, 8), meet(9, 9, 9)), (Ok(()), Ok(()), Ok(())));
     }
 

@@ -1,10 +1,10 @@
-//! The option that was meant, where a name is unknown.
+//! Suggests a known option in place of an unknown name.
 
 use super::extended::EXTENDED;
 use super::table::COMMAND_LINE;
 
-/// The end of the message about an unknown name, of the command line or of `-o`: `; did you mean --port?`. Empty: no
-/// option has a name like it.
+/// The end of the message about an unknown option, on the command line or of `-o`: `; did you mean --port?`. Empty: no
+/// option has a similar name.
 pub(super) fn did_you_mean(name: &str) -> String {
     let plain = |name: &str| name.replace('_', "-").to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&plain(name), &plain(known));
@@ -20,5 +20,5 @@ pub(super) fn did_you_mean(name: &str) -> String {
     }
 }
 
-/// Names that differ by more letters are not meant.
+/// Maximum edit distance of a suggested name.
 const NEAR_MAX: usize = 3;
