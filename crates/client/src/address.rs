@@ -35,7 +35,8 @@ pub struct BadAddress {
 impl FromStr for Address {
     type Err = BadAddress;
 
-    /// Errors: a port that is not 1 to 65535, no host, an IPv6 address with a port and without brackets.
+    /// Errors: a port that is not 1 to 65535, no host or one with spaces, an IPv6 address with a port
+    /// and without brackets.
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         if let Some(path) = text.strip_prefix("unix:").or_else(|| text.contains('/').then_some(text)) {
             return Ok(Self::Unix(path.into()));
@@ -52,6 +53,9 @@ impl FromStr for Address {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if host.is_empty() {
             return Err(bad("there is no host"));
+        }
+        if host.contains(char::is_whitespace) {
+            return Err(bad("a host contains no spaces"));
         }
         let (numbers, _zone) = host.split_once('%').unwrap_or((host, ""));
         if host.contains(':') && numbers.parse::<Ipv6Addr>().is_err() {

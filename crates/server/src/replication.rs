@@ -76,13 +76,13 @@ impl ReplicationSettings {
         if self.peers_file.is_some() { PEERS_MAX } else { self.peers.len() }
     }
 
-    /// What the site needs to begin. Errors: a sentence for the operator.
+    /// State that the site needs to begin. Errors: a sentence for the operator.
     pub(crate) fn check(&self, store: &dyn Store) -> io::Result<()> {
         self.named_peers()?;
         self.check_store(store)
     }
 
-    /// Those of `peers_file`. Errors: a sentence for the operator.
+    /// Peers in `peers_file`. Errors: a sentence for the operator.
     fn named_peers(&self) -> io::Result<Option<Peers>> {
         self.peers_file.as_ref().map(|path| peers::read(path, self.site)).transpose()
     }

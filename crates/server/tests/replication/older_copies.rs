@@ -84,7 +84,7 @@ fn a_store_that_is_an_older_copy_takes_a_copy_of_the_other_site() {
     assert_eq!(cluster.stat(1, ":copies"), 1);
 }
 
-/// The same copy comes back once more: the other site, which has all, is not accused of what this one lacks.
+/// An older copy that comes back once more is found. The other site, which has everything, is not accused of what this one lacks.
 #[test]
 fn an_older_copy_that_comes_back_twice_is_found_twice() {
     let (mut cluster, keys) = aged(200);
@@ -102,7 +102,7 @@ fn an_older_copy_that_comes_back_twice_is_found_twice() {
     assert_eq!(found, [0, 2]);
 }
 
-/// The same by beats alone, and while the other site is down.
+/// Beats alone carry the log as far again, also while the other site is down.
 #[test]
 fn an_older_copy_is_found_once_its_log_is_long_enough_again() {
     for is_down in [false, true] {

@@ -78,5 +78,5 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// How long another one that starts is waited for: it has the directory for a few system calls.
+/// Longest wait for another server that starts: it holds the directory for a few system calls.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(1);
