@@ -395,8 +395,8 @@ impl Members {
         self.others.values().filter(|member| member.position.standing != Standing::Removed)
     }
 
-    /// Sites that hold the horizon: also who was restored, until it is silent for too long. It deletes what a copy lacks
-    /// up to the copy's horizon, and what it has taken of clients meanwhile must not be among that.
+    /// Sites that hold the horizon. A restored site does so until it has been silent for too long: it deletes what a copy
+    /// lacks up to the copy's horizon, which must not include changes that its clients have made meanwhile.
     fn holding(&self) -> impl Iterator<Item = &Member> {
         let is_let_go = |standing| matches!(standing, Standing::Silent | Standing::Removed);
         self.others.values().filter(move |member| !is_let_go(member.position.standing))

@@ -7,8 +7,8 @@
 //!   request is executed again. The worker does it if the system has the record in its page cache, else a thread of its
 //!   own.
 //! - The committer ([`threads`]) appends and syncs; another thread cleans up.
-//! Disk quotas ([`disk_quotas`]) are checked before a value is stored; write budgets ([`write_budgets`]), before any
-//! change.
+//! - Disk quotas ([`disk_quotas`]) are checked before a value is stored; write budgets ([`write_budgets`]), before any
+//!   change.
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
 //! - The committer, each reader and each worker have a meter ([`meters`]); [`figures`] reads them all.
 

@@ -76,7 +76,7 @@ impl ReplicationSettings {
         if self.peers_file.is_some() { PEERS_MAX } else { self.peers.len() }
     }
 
-    /// State that the site needs to begin. Errors: a sentence for the operator.
+    /// Checks that the site can begin with this store. Errors: a sentence for the operator.
     pub(crate) fn check(&self, store: &dyn Store) -> io::Result<()> {
         self.named_peers()?;
         self.check_store(store)

@@ -84,7 +84,7 @@ fn a_store_that_is_an_older_copy_takes_a_copy_of_the_other_site() {
     assert_eq!(cluster.stat(1, ":copies"), 1);
 }
 
-/// An older copy that comes back once more is found. The other site, which has everything, is not accused of what this one lacks.
+/// An older copy that comes back once more is found again. The other site, which has everything, is not accused.
 #[test]
 fn an_older_copy_that_comes_back_twice_is_found_twice() {
     let (mut cluster, keys) = aged(200);
