@@ -228,13 +228,15 @@ impl Backups {
         if count_directories(directory)? >= DIRECTORIES_MAX {
             return Err(Failure::TooMany);
         }
-        let target = PacedFiles { files: DiskFiles::open(&path)?, path: path.clone(), pace: self.pace() };
-        let taken = store.backup(&target, since.as_ref());
+        let taken = DiskFiles::open(&path).map_err(Failure::Io).and_then(|files| {
+            let target = PacedFiles { files, path: path.clone(), pace: self.pace() };
+            Ok(store.backup(&target, since.as_ref())?)
+        });
         if taken.is_err() {
             // It would be no backup, and its room is missing.
             let _ = std::fs::remove_dir_all(&path);
         }
-        Ok(taken?)
+        taken
     }
 
     fn stream(&self, store: &dyn Store, sender: StreamSender, unix_secs: i64) -> Result<Manifest, Failure> {
