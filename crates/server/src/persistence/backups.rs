@@ -234,7 +234,8 @@ impl Backups {
         });
         if taken.is_err() {
             // It would be no backup, and its room is missing.
-            let _ = std::fs::remove_dir_all(&path);
+            // To look into it takes a descriptor, and there may be none; to remove it empty takes none.
+            let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_dir(&path));
         }
         taken
     }
