@@ -139,6 +139,11 @@ impl Store for Disk {
         self.memory.append(&kept)
     }
 
+    fn try_write(&self, _: u64, _: usize) -> Result<()> {
+        self.writable()?;
+        if self.is_full() { Err(Error::Full { doing: "appending".to_owned() }) } else { Ok(()) }
+    }
+
     fn sync(&self) -> Result<u64> {
         self.writable()?;
         if self.fails_next_sync.swap(false, Relaxed) {

@@ -291,6 +291,10 @@ impl Store for LogStore {
         append::append(self, entries)
     }
 
+    fn try_write(&self, bytes: u64, entries: usize) -> Result<()> {
+        append::try_write(self, bytes, entries)
+    }
+
     fn sync(&self) -> Result<u64> {
         append::sync(self)
     }

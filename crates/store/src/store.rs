@@ -26,6 +26,13 @@ pub trait Store: Send + Sync {
     /// outcome is not known; not after a later `sync`.
     fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange>;
 
+    /// Finds out whether so many bytes in so many entries could be appended now, without appending any. Errors: those of
+    /// [`append`](Self::append).
+    fn try_write(&self, bytes: u64, entries: usize) -> Result<()> {
+        let _ = (bytes, entries);
+        Ok(())
+    }
+
     /// Makes durable all that was appended before. Returns [`durable_sequence`](Self::durable_sequence). After an error
     /// the store is read-only.
     fn sync(&self) -> Result<u64>;

@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use larder_store::commit::{
-    Change, Clock, Committer, Journal, JournalConfig, Kind, Observer, Outcome, Refusal, Registers, Step,
+    Change, Clock, Committer, Destination, Journal, JournalConfig, Kind, Observer, Outcome, Refusal,
+    Registers, Step,
 };
-use larder_store::{Error, Marks, MemoryFaults, MemoryStore, Store, VecSink};
+use larder_store::{
+    Entry, Error, KeyState, Marks, MemoryFaults, MemoryStore, Result, SequenceRange, Store, VecSink,
+};
 
 struct Still;
 
@@ -610,4 +613,78 @@ fn a_full_disk_takes_removals() {
     assert!(matches!(step, Step::IdleUntil { micros } if micros > 20), "{step:?}");
     assert_eq!((bed.journal.outcome(removed), bed.get(b"older")), (Outcome::Done, None));
     assert_eq!(bed.journal.admit(), Err(Refusal::Full));
+}
+
+/// A store whose disk is full, or takes no write, as long as it is told.
+struct Short {
+    store: Arc<MemoryStore>,
+    is_short: Arc<AtomicBool>,
+    error: fn() -> Error,
+}
+
+impl Short {
+    fn check(&self) -> Result<()> {
+        if self.is_short.load(SeqCst) { Err((self.error)()) } else { Ok(()) }
+    }
+}
+
+impl Destination for Short {
+    fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
+        self.check()?;
+        self.store.append(entries)
+    }
+
+    fn try_write(&self, _: u64, _: usize) -> Result<()> {
+        self.check()
+    }
+
+    fn sync(&self) -> Result<u64> {
+        self.store.sync()
+    }
+
+    fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
+        self.store.keep_readable(entries)
+    }
+
+    fn state(&self, key: &[u8]) -> Result<Option<KeyState>> {
+        self.store.state(key)
+    }
+}
+
+/// Who is answered at once is told that the change was made: it must not be what the store is tried with.
+#[test]
+fn changes_are_refused_until_the_store_takes_them() {
+    let full = || Error::Full { doing: String::new() };
+    let broken = || Error::Io { doing: String::new(), source: std::io::ErrorKind::Other.into() };
+    for (error, refusal) in [(full as fn() -> Error, Refusal::Full), (broken, Refusal::Failed)] {
+        let mut bed = bed(MemoryFaults::default());
+        let is_short = Arc::new(AtomicBool::new(true));
+        let store = Short { store: Arc::clone(&bed.store), is_short: Arc::clone(&is_short), error };
+        let observer = Arc::clone(&bed.seen) as Arc<dyn Observer>;
+        bed.committer = Committer::new(Arc::clone(&bed.journal), store, observer, Some(1000));
+        bed.put(b"key", b"lost", false);
+        let mut step = bed.settle(0);
+        for _ in 0..5 {
+            let Step::IdleUntil { micros } = step else { panic!("{step:?}") };
+            step = bed.settle(micros);
+            assert_eq!(bed.journal.admit(), Err(refusal));
+        }
+        // Of a thread that was admitted before: whoever waits for it is told.
+        let late = bed.put(b"late", b"lost", true);
+        let Step::IdleUntil { micros } = step else { panic!("{step:?}") };
+        let step = bed.settle(micros);
+        assert_eq!((bed.journal.outcome(late), bed.journal.loss(late)), (Outcome::Lost, refusal));
+        assert_eq!(bed.journal.admit(), Err(refusal));
+        is_short.store(false, SeqCst);
+        let Step::IdleUntil { micros } = step else { panic!("{step:?}") };
+        bed.settle(micros);
+        assert_eq!(bed.journal.admit(), Ok(()));
+        let kept = bed.put(b"key", b"kept", true);
+        bed.settle(micros);
+        assert_eq!(
+            (bed.journal.outcome(kept), bed.get(b"key").as_deref()),
+            (Outcome::Done, Some(&b"kept"[..]))
+        );
+        assert_eq!(bed.seen.lost.lock().unwrap().len(), 2);
+    }
 }

@@ -228,13 +228,16 @@ impl Backups {
         if count_directories(directory)? >= DIRECTORIES_MAX {
             return Err(Failure::TooMany);
         }
-        let target = PacedFiles { files: DiskFiles::open(&path)?, path: path.clone(), pace: self.pace() };
-        let taken = store.backup(&target, since.as_ref());
+        let taken = DiskFiles::open(&path).map_err(Failure::Io).and_then(|files| {
+            let target = PacedFiles { files, path: path.clone(), pace: self.pace() };
+            Ok(store.backup(&target, since.as_ref())?)
+        });
         if taken.is_err() {
-            // An incomplete backup is useless and takes up space.
-            let _ = std::fs::remove_dir_all(&path);
+            // An incomplete backup is useless and takes up space. Looking into its directory takes a descriptor, and
+            // there may be none left; removing it while it is empty takes none.
+            let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_dir(&path));
         }
-        Ok(taken?)
+        taken
     }
 
     fn stream(&self, store: &dyn Store, sender: StreamSender, unix_secs: i64) -> Result<Manifest, Failure> {

@@ -163,6 +163,10 @@ impl Destination for TimedStore {
         result
     }
 
+    fn try_write(&self, bytes: u64, entries: usize) -> Result<()> {
+        self.store.try_write(bytes, entries)
+    }
+
     fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
         self.store.keep_readable(entries)
     }

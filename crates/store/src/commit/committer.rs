@@ -2,13 +2,15 @@
 //! clock: its owner calls [`Committer::step`] again and again. A step appends once, or begins a sync. The owner
 //! performs that sync ([`Destination::sync`]) on any thread, and reports its outcome ([`Committer::synced`]); steps in
 //! between append.
-//! A batch is all that has come meanwhile, so the more changes wait, the fewer fsyncs each of them costs (group commit;
+//!
 //! A batch holds all changes that have come meanwhile, so the more changes wait, the fewer fsyncs each of them costs
 //! (group commit; DeWitt et al., SIGMOD 1984).
+//!
 //! When the store cannot append, the sequenced changes are lost: their items leave the memory, waiting clients are
-//! told, and new changes are refused until an attempt succeeds. A full disk still takes removals, as long as the space
-//! set aside for them lasts. After a failed fsync nothing is written any more; changes that nobody waits for were
-//! answered before, and stay readable ([`Destination::keep_readable`]).
+//! told, and new changes are refused until the store takes as much again. That is never tried with a change: one that
+//! is answered at once would be lost unnoticed. A full disk still takes removals, as long as the space set aside for
+//! them lasts. After a failed fsync nothing is written any more; changes that nobody waits for were answered before,
+//! and stay readable ([`Destination::keep_readable`]).
 
 use std::sync::Arc;
 
@@ -27,6 +29,9 @@ pub trait Destination: Send + Sync {
     /// [`Store::sync`].
     fn sync(&self) -> Result<u64>;
 
+    /// See [`Store::try_write`].
+    fn try_write(&self, bytes: u64, entries: usize) -> Result<()>;
+
     /// See [`Store::keep_readable`].
     fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()>;
 
@@ -41,6 +46,10 @@ impl<S: Store + ?Sized> Destination for Arc<S> {
 
     fn sync(&self) -> Result<u64> {
         (**self).sync()
+    }
+
+    fn try_write(&self, bytes: u64, entries: usize) -> Result<()> {
+        (**self).try_write(bytes, entries)
     }
 
     fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
@@ -110,6 +119,8 @@ pub struct Committer {
     has_gathered: bool,
     /// When a failed append is tried again.
     retry_micros: u64,
+    /// The bytes and changes that could not be appended.
+    refused: (u64, usize),
     batch: Vec<Change>,
     /// Once the store is read-only: the position of the last flush that it had by then.
     floor_kept: u64,
@@ -157,6 +168,7 @@ impl Committer {
             synced_changes: 0,
             has_gathered: false,
             retry_micros: 0,
+            refused: (0, 0),
             batch: Vec::new(),
             floor_kept: 0,
             is_sync_asked: false,
@@ -171,23 +183,24 @@ impl Committer {
         if self.is_losing {
             return self.go_on_losing(now_micros);
         }
+        if let Some(Refusal::Full | Refusal::Failed) = self.journal.refusal()
+            && now_micros >= self.retry_micros
+        {
+            self.try_again(now_micros);
+        }
         match self.journal.refusal() {
+            _ if self.is_losing => Step::Again,
             Some(Refusal::ReadOnly) => {
                 // Of threads that were admitted before.
                 self.settle_what_is_left(self.journal.applied());
                 Step::Idle
             }
-            Some(Refusal::Full) if now_micros < self.retry_micros => match self.commit(now_micros) {
+            Some(Refusal::Full) => match self.commit(now_micros) {
                 step @ (Step::Again | Step::Sync) => step,
                 Step::Idle => Step::IdleUntil { micros: self.retry_micros },
                 Step::IdleUntil { micros } => Step::IdleUntil { micros: micros.min(self.retry_micros) },
             },
-            Some(_) if now_micros < self.retry_micros => Step::IdleUntil { micros: self.retry_micros },
-            Some(_) => {
-                self.journal.set_refusal(None);
-                self.observer.on_progress();
-                self.commit(now_micros)
-            }
+            Some(_) => Step::IdleUntil { micros: self.retry_micros },
             None => self.commit(now_micros),
         }
     }
@@ -375,10 +388,35 @@ impl Committer {
         if has_gap { self.followed_due_micros().saturating_sub(now_micros) } else { 0 }
     }
 
+    /// Takes changes again if the store does.
+    fn try_again(&mut self, now_micros: u64) {
+        let (bytes, changes) = self.refused;
+        match self.store.try_write(bytes, changes) {
+            Ok(()) => {
+                self.journal.set_refusal(None);
+                self.observer.on_progress();
+            }
+            Err(error @ Error::ReadOnly { .. }) => self.become_read_only(&error),
+            Err(error) => {
+                self.retry_micros = now_micros + RETRY_MICROS;
+                // Of threads that were admitted before. Beside a full disk they are appended, or lost, as they come.
+                let is_full = self.journal.refusal() == Some(Refusal::Full);
+                if !is_full && self.journal.load().0 > 0 {
+                    self.fail(&error);
+                }
+            }
+        }
+    }
+
     /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.
     fn fail(&mut self, error: &Error) {
         self.observer.on_error(error);
         let is_full = matches!(error, Error::Full { .. });
+        if !self.batch.is_empty() {
+            let bytes = self.batch.iter().map(Change::memory_bytes).sum::<u64>();
+            // A value that is longer is not what all others wait for.
+            self.refused = (bytes.min(BATCH_BYTES_MAX), self.batch.len());
+        }
         self.journal.set_refusal(Some(if is_full { Refusal::Full } else { Refusal::Failed }));
         self.is_losing = true;
     }

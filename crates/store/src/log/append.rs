@@ -34,6 +34,14 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
     result
 }
 
+/// See [`Store::try_write`](crate::Store::try_write): takes room, and writes a mark.
+pub(super) fn try_write(store: &LogStore, bytes: u64, entries: usize) -> Result<()> {
+    let mut appender = store.appender();
+    store.read_only.check()?;
+    make_room(store, &mut appender, bytes + HEADER_BYTES as u64, entries, false)?;
+    write_mark(store, &mut appender)
+}
+
 fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     store.read_only.check()?;
     append_where(store, appender, entries, |appender, bytes| {
@@ -366,11 +374,18 @@ pub(super) fn sync(store: &LogStore) -> Result<u64> {
 /// Lets the log itself say what is durable, if nothing was appended since that could.
 pub(super) fn note_durable(store: &LogStore, appender: &mut Appender) -> Result<()> {
     let durable = store.durable_sequence.load(Relaxed);
-    let last = store.last_sequence.load(Relaxed);
     let Appender { writer: Some(writer), noted_durable, .. } = appender else { return Ok(()) };
     if durable == *noted_durable || !writer.has_room(HEADER_BYTES as u64, 0) {
         return Ok(());
     }
+    write_mark(store, appender)
+}
+
+/// Writes a mark of an empty batch, which says what is durable.
+fn write_mark(store: &LogStore, appender: &mut Appender) -> Result<()> {
+    let durable = store.durable_sequence.load(Relaxed);
+    let last = store.last_sequence.load(Relaxed);
+    let Appender { writer: Some(writer), noted_durable, .. } = appender else { return Ok(()) };
     let mut bytes = Vec::new();
     let nothing = SequenceRange { first: last + 1, last };
     commit_mark(nothing, durable).encode(&[], writer.segment.seed, &mut bytes);
