@@ -395,8 +395,8 @@ impl Members {
         self.others.values().filter(|member| member.position.standing != Standing::Removed)
     }
 
-    /// Sites that hold the horizon. A restored site does so until it has been silent for too long: it deletes what a copy
-    /// lacks up to the copy's horizon, which must not include changes that its clients have made meanwhile.
+    /// Sites that hold the horizon. A restored site does so until it has been silent for too long: it deletes what a
+    /// copy lacks up to the copy's horizon, which must not include changes that its clients have made meanwhile.
     fn holding(&self) -> impl Iterator<Item = &Member> {
         let is_let_go = |standing| matches!(standing, Standing::Silent | Standing::Removed);
         self.others.values().filter(move |member| !is_let_go(member.position.standing))

@@ -26,8 +26,8 @@ pub trait Store: Send + Sync {
     /// outcome is not known; not after a later `sync`.
     fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange>;
 
-    /// Finds out whether so many bytes in so many entries could be appended now, without appending any. Errors: those of
-    /// [`append`](Self::append).
+    /// Checks whether `entries` entries of `bytes` bytes in total could be appended now, without appending any. Errors:
+    /// as of [`append`](Self::append).
     fn try_write(&self, bytes: u64, entries: usize) -> Result<()> {
         let _ = (bytes, entries);
         Ok(())
