@@ -109,6 +109,13 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
 
     /// Whether a change of an item of this namespace may be made now: each that the store is told of asks first.
     pub(super) fn admit(&self, number: u8, intent: Intent) -> Result<(), Unanswered> {
+        self.admit_to_journal(number, intent)?;
+        let Some(persistence) = &self.cx.shared.persistence else { return Ok(()) };
+        persistence.admit_to_write(number).map_err(|when| Unanswered::Wait(Waiting::Until(when)))
+    }
+
+    /// As [`admit`](Self::admit), without the write budget of the namespace.
+    fn admit_to_journal(&self, number: u8, intent: Intent) -> Result<(), Unanswered> {
         self.refuse_datagram()?;
         let Some(persistence) = &self.cx.shared.persistence else { return Ok(()) };
         if let Some(refusal) = persistence.site_refusal()
@@ -121,8 +128,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         persistence.admit(intent == Intent::Remove).map_err(|error| match error {
             None => Unanswered::Wait(Waiting::Commit(progress)),
             Some(error) => Unanswered::Refused(error),
-        })?;
-        persistence.admit_to_write(number).map_err(|when| Unanswered::Wait(Waiting::Until(when)))
+        })
     }
 
     /// A datagram cannot wait for the disk.
@@ -197,9 +203,10 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         if place.guard.take_unproven() { Err(Unanswered::Wait(Waiting::Yield)) } else { Ok(result) }
     }
 
-    /// False: a store is behind this engine, and takes no changes now.
+    /// False: a store is behind this engine, and takes no changes now. A write budget that is used up does not count: a
+    /// get that found a stale item would tell nobody to renew it.
     pub(super) fn may_change(&self, place: &Place<'_>) -> bool {
-        !place.guard.is_backed() || self.admit(place.number(), Intent::Change).is_ok()
+        !place.guard.is_backed() || self.admit_to_journal(place.number(), Intent::Change).is_ok()
     }
 
     /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got
