@@ -16,6 +16,8 @@ pub(crate) struct Client {
     /// Received, and not understood yet.
     input: Vec<u8>,
     found: Vec<Found>,
+    /// Keys of the request that failed, each with an error of its own.
+    failed_keys: usize,
     /// The moment of its last request that was answered.
     point: Tick,
     /// The CAS value that it has seen last.
@@ -34,6 +36,7 @@ impl Client {
             requests: VecDeque::new(),
             input: Vec::new(),
             found: Vec::new(),
+            failed_keys: 0,
             point: 0,
             known: None,
             is_blocked: false,
@@ -118,7 +121,7 @@ impl Client {
                         marks,
                     });
                 }
-                Event::KeyFailed(_) => {}
+                Event::KeyFailed(_) => self.failed_keys += 1,
                 Event::Stat(..) | Event::QuietFailed(_) => {}
                 Event::Done(number, outcome) => {
                     let answer = Answer::of(&outcome);
@@ -142,6 +145,7 @@ impl Client {
         is_disk_faulty: bool,
     ) -> Result<(), String> {
         let found = std::mem::take(&mut self.found);
+        let failed_keys = std::mem::take(&mut self.failed_keys);
         while let Some(request) = self.requests.pop_front() {
             let is_it = request.number == number && !request.is_quiet;
             if !is_it && !request.is_quiet {
@@ -154,6 +158,7 @@ impl Client {
                 hi,
                 is_shown: is_it && is_sync,
                 is_disk_faulty,
+                failed_keys: if is_it { failed_keys } else { 0 },
             };
             let op = &request.op;
             let point = if is_it { check.check(op, answer, &found) } else { check.check_quiet(op) };
