@@ -42,6 +42,14 @@ impl Observer for WitnessObserver {
         witness.on_lost_flush(due, applied, &self.disk.items(), self.is_sync);
     }
 
+    fn on_kept(&self, change: &Change) {
+        let mut witness = lock(&self.witness);
+        match change.kind() {
+            Kind::Delete { .. } => witness.on_kept_removal(change.key()),
+            _ => witness.on_kept_flush(&self.disk.items()),
+        }
+    }
+
     fn on_commit(&self, changes: usize, bytes: u64, durable_micros: Option<u64>) {
         self.inner.on_commit(changes, bytes, durable_micros);
     }

@@ -195,6 +195,20 @@ impl Witness {
         history.push_kept(tick, place, kept.cloned());
     }
 
+    /// The store has made a removal of this key, although a change before it was lost.
+    pub(crate) fn on_kept_removal(&mut self, key: &[u8]) {
+        let tick = self.next_tick();
+        let history = history(&mut self.histories, key);
+        let place = history.states.iter().map(|state| state.place).max().unwrap_or_default();
+        history.push_kept(tick, place, None);
+    }
+
+    /// The store has made a flush, although a change before it was lost, and has these items now.
+    pub(crate) fn on_kept_flush(&mut self, store: &BTreeMap<Key, Item>) {
+        let keys: Vec<Key> = self.histories.keys().filter(|key| !store.contains_key(*key)).cloned().collect();
+        keys.iter().for_each(|key| self.on_kept_removal(key));
+    }
+
     /// The journal has lost a flush, or the note that one is due; the store has all up to `applied`.
     pub(crate) fn on_lost_flush(
         &mut self,

@@ -75,6 +75,11 @@ pub trait Observer: Send + Sync {
         let _ = change;
     }
 
+    /// A removal behind a lost change was made nevertheless, and is durable.
+    fn on_kept(&self, change: &Change) {
+        let _ = change;
+    }
+
     /// Reports that changes were appended and, if somebody waits for that, made durable within `durable_micros` of
     /// their first step. `bytes` counts keys and values.
     fn on_commit(&self, changes: usize, bytes: u64, durable_micros: Option<u64>);
@@ -480,6 +485,7 @@ impl Committer {
                 changes.iter().chain(&later.1).for_each(|change| self.observer.on_lost(change));
                 return Err(error);
             }
+            changes.iter().for_each(|change| self.observer.on_kept(change));
             self.journal.note_kept(positions.into_iter());
             (positions, changes) = later;
         }
