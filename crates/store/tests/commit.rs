@@ -651,7 +651,7 @@ impl Destination for Short {
     }
 }
 
-/// Who is answered at once is told that the change was made: it must not be what the store is tried with.
+/// A client that is answered at once takes its change for made, so the store is never tried with a change.
 #[test]
 fn changes_are_refused_until_the_store_takes_them() {
     let full = || Error::Full { doing: String::new() };
