@@ -29,8 +29,12 @@ impl Observer for WitnessObserver {
         let mut witness = lock(&self.witness);
         let due = match change.kind() {
             Kind::Put { .. } | Kind::Delete { .. } => {
+                let version = match change.kind() {
+                    Kind::Put { version, .. } => Some(version),
+                    _ => None,
+                };
                 let kept = self.disk.item(change.key());
-                return witness.on_lost(change.key(), kept.as_ref(), self.is_sync);
+                return witness.on_lost(change.key(), version, kept.as_ref(), self.is_sync);
             }
             Kind::Flush => None,
             Kind::FlushAt { at_secs } => Some(Some(i64::try_from(at_secs).unwrap_or(i64::MAX))),

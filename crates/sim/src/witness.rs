@@ -173,8 +173,15 @@ impl Witness {
         self.flushes.push(Flush { tick, place, due: Some(due), cause, is_lost: false });
     }
 
-    /// The journal has lost changes of this key: it has what the store has.
-    pub(crate) fn on_lost(&mut self, key: &[u8], kept: Option<&Item>, is_promised: bool) {
+    /// The journal has lost changes of this key, among them the one that stored `version`: the key has what the store
+    /// has.
+    pub(crate) fn on_lost(
+        &mut self,
+        key: &[u8],
+        version: Option<u64>,
+        kept: Option<&Item>,
+        is_promised: bool,
+    ) {
         let tick = self.next_tick();
         let shown = self.shown;
         self.note(|| format!("a change of {} is lost: it is {}", key.escape_ascii(), describe(kept)));
@@ -192,6 +199,12 @@ impl Witness {
             self.wrong.get_or_insert_with(|| format!("{} was shown, and is lost", key.escape_ascii()));
         }
         lost.iter_mut().for_each(|state| state.is_lost = true);
+        // A removal behind the lost change may look like what is kept.
+        let is_it = |state: &&mut State| {
+            let item = state.item.as_ref();
+            item != kept && version.is_some() && item.map(|item| item.version) == version
+        };
+        history.states.iter_mut().filter(is_it).for_each(|state| state.is_lost = true);
         history.push_kept(tick, place, kept.cloned());
     }
 
@@ -224,7 +237,7 @@ impl Witness {
         if due.is_none() {
             let keys: Vec<Key> = self.histories.keys().cloned().collect();
             for key in keys {
-                self.on_lost(&key, store.get(&key), is_promised);
+                self.on_lost(&key, None, store.get(&key), is_promised);
             }
         }
     }
