@@ -30,6 +30,8 @@ use crate::request::{Expiry, Miss, Now};
 
 pub(crate) const SEGMENT_BYTES_MIN: usize = 16 << 10;
 pub(crate) const SEGMENT_BYTES_MAX: usize = 1 << 20;
+/// Larger items have memory of their own, however large a segment is.
+const LARGE_ITEM_BYTES_MAX: usize = 64 << 10;
 /// Unlinked overflow buckets of the index are reused in steps of this many.
 const BUCKETS_STEP: usize = 16;
 /// The limit may be raised to this multiple later, unless [`Reservation`] says otherwise.
@@ -377,7 +379,7 @@ impl Engine {
 
     /// Items larger than this get a run of their own.
     pub(crate) fn large_item_bytes(&self) -> usize {
-        self.arena.segments.segment_bytes / 2
+        (self.arena.segments.segment_bytes / 2).min(LARGE_ITEM_BYTES_MAX)
     }
 
     /// Sets the number of seconds by which the wall clock of [`Expiry::at_wall`] is ahead of [`Now::secs`]. Call it

@@ -5,6 +5,7 @@
 pub(crate) mod adoption;
 pub(crate) mod allocator;
 pub(crate) mod arena;
+mod extents;
 pub(crate) mod fresh;
 pub(crate) mod holes;
 pub(crate) mod item;

@@ -126,3 +126,60 @@ fn a_high_limit_costs_addresses_and_no_memory() {
     assert!(engine.set_memory_limit(MAX_BYTES) && !engine.set_memory_limit(MAX_BYTES + 1));
     assert_eq!(engine.memory_limit(), MAX_BYTES);
 }
+
+/// Page faults of this thread that needed no disk: proc(5), `/proc/pid/stat`.
+fn faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    stat.rsplit_once(')').unwrap().1.split(' ').nth(8).unwrap().parse().unwrap()
+}
+
+#[test]
+fn large_values_take_freed_memory_as_it_is() {
+    const AT_ONCE: usize = 8;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Now { secs: 1, micros: 1 };
+    for value_bytes in [100_000, 500_000, 1_000_000] {
+        let engine = Engine::new(config()).unwrap();
+        let mut handle = engine.handle().unwrap();
+        // Of so many values a part arrives, then the rest.
+        let mut store_some = |round: usize| {
+            let key = |number: usize| (round * AT_ONCE + number).to_be_bytes();
+            let mut uploads: Vec<_> = (0..AT_ONCE).map(|_| None).collect();
+            for arrived_bytes in [16_384, value_bytes / 2, value_bytes] {
+                for (number, upload) in uploads.iter_mut().enumerate() {
+                    let key = key(number);
+                    let is_there = (0..10_000).any(|_| {
+                        let guard = handle.pin(now);
+                        if upload.is_none() {
+                            *upload = guard.reserve(&Store::set(&key, b""), value_bytes as u32).ok();
+                        }
+                        let Some(upload) = upload else { return false };
+                        let left = upload.missing_bytes() as usize - (value_bytes - arrived_bytes);
+                        let filled = guard.window(upload).map_or(0, |window| window.len().min(left));
+                        if let Ok(window) = guard.window(upload) {
+                            window[..filled].fill(7);
+                        }
+                        upload.advance(filled);
+                        filled == left
+                    });
+                    assert!(is_there, "tried again for ever");
+                }
+            }
+            for (number, upload) in uploads.iter_mut().enumerate() {
+                let key = key(number);
+                let is_stored = (0..10_000).any(|_| {
+                    let guard = handle.pin(now);
+                    let stored = guard.commit(guard.prepare(&key), &Store::set(&key, b""), upload);
+                    matches!(stored, Stored::Stored { .. })
+                });
+                assert!(is_stored, "tried again for ever");
+            }
+        };
+        let filling = 3 * MEMORY_BYTES as usize / value_bytes / AT_ONCE;
+        (0..filling).for_each(&mut store_some);
+        let before = faults();
+        (filling..filling + 25).for_each(&mut store_some);
+        let faults = faults() - before;
+        assert!(faults <= 400, "{faults} page faults for 200 values of {value_bytes} bytes");
+    }
+}

@@ -404,3 +404,85 @@ fn engines_with_one_hash_key_hash_alike_and_their_counters_add_up() {
     assert_eq!(sum.queues[0].items, 3);
     assert_eq!(sum.index_power, each[0].index_power);
 }
+
+/// Values of 0 B to 8 MB, of sizes that shift, beside a map; readers keep some beyond their guards; the limit falls and
+/// rises. What is charged keeps to it, and most of it is of use.
+#[test]
+fn memory_is_bounded_while_sizes_and_limit_shift() {
+    let config = Config {
+        memory_bytes: 64 * MIB,
+        item_bytes_max: 9 << 20,
+        evict: true,
+        handles_max: 2,
+        index_power: None,
+        large_pages: LargePages::Never,
+        hash_key: [1, 2],
+    };
+    let engine = Engine::new(config).unwrap();
+    let (mut handle, mut background) = (engine.handle().unwrap(), engine.handle().unwrap());
+    let mut random = Rng::with_seed(3);
+    let mut model: HashMap<u64, (u8, usize)> = HashMap::new();
+    let mut kept = Vec::new();
+    let spans = [(0, 2_000), (60_000, 130_000), (5_000, 40_000), (200_000, 1_200_000), (0, 8_000_000)];
+    let phases = if cfg!(miri) { 0 } else { 24 };
+    for phase in 0..phases {
+        let limit_mib = [64, 40, 24, 96][phase / 3 % 4];
+        assert!(engine.set_memory_limit(limit_mib * MIB));
+        let (least, most) = spans[phase % spans.len()];
+        let mut left_bytes = 40_000_000;
+        while left_bytes > 0 {
+            let number = random.u64(..3_000);
+            let (key, byte) = (number.to_be_bytes(), random.u8(..));
+            let value_bytes = random.usize(least..most);
+            left_bytes -= value_bytes as i64 + 1_000;
+            model.remove(&number);
+            let value = vec![byte; value_bytes];
+            let is_stored = (0..10_000).any(|_| {
+                let guard = handle.pin(NOW);
+                match guard.store(guard.prepare(&key), &Store::set(&key, &value)) {
+                    Stored::TryAgain => false,
+                    // Readers may hold what a large value needs.
+                    Stored::OutOfMemory => true,
+                    stored => matches!(stored, Stored::Stored { .. }) || panic!("{stored:?}"),
+                }
+            });
+            assert!(is_stored, "tried again for ever");
+            let guard = handle.pin(NOW);
+            if let Ok(item) = guard.get(&key, guard.prepare(&key))
+                && item.value().len() == value_bytes
+            {
+                assert!(item.value().iter().all(|found| *found == byte));
+                model.insert(number, (byte, value_bytes));
+                if random.u8(..4) == 0 {
+                    kept.extend(item.value_ref().map(|value| (value, byte)));
+                }
+            }
+            while kept.len() > 6 {
+                let (value, byte) = kept.swap_remove(random.usize(..kept.len()));
+                let found = value.value(&guard);
+                assert!(found.is_none_or(|found| found.iter().all(|found| *found == byte)));
+            }
+        }
+        kept.clear();
+        for _ in 0..10_000 {
+            if engine.stats().memory_used_bytes <= limit_mib * MIB {
+                break;
+            }
+            background.maintain(NOW, 4096);
+        }
+        let stats = engine.stats();
+        assert!(stats.memory_used_bytes <= limit_mib * MIB, "{stats:?}");
+        let guard = handle.pin(NOW);
+        let mut found_bytes = 0;
+        for (number, &(byte, value_bytes)) in &model {
+            let key = number.to_be_bytes();
+            if let Ok(item) = guard.get(&key, guard.prepare(&key)) {
+                assert!(item.value().len() == value_bytes && item.value().iter().all(|found| *found == byte));
+                found_bytes += value_bytes as u64;
+            }
+        }
+        let stored_bytes = model.values().map(|(_, value_bytes)| *value_bytes as u64).sum::<u64>();
+        let wanted_bytes = stored_bytes.min(limit_mib * MIB) / 3;
+        assert!(found_bytes >= wanted_bytes, "{found_bytes} bytes are left in phase {phase}: {stats:?}");
+    }
+}

@@ -80,7 +80,7 @@ fn assert_whole(key: &[u8], found: &[u8]) {
 #[test]
 fn values_are_whole_under_eviction_and_growth() {
     let engine = engine(2 << 20, true);
-    let (keys, rounds) = if cfg!(miri) { (4, 16) } else { (5000, 150_000) };
+    let (keys, rounds) = if cfg!(miri) { (4, 16) } else { (8000, 150_000) };
     // Of these lengths an item is in a run.
     let [often, seldom] = if cfg!(miri) { [5, 4] } else { [100, 64] };
     race(&engine, |thread, handle| {

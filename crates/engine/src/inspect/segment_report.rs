@@ -63,7 +63,7 @@ pub enum Queue {
 impl Engine {
     /// Scans all segments that were ever in use: some nanoseconds each, which for a large cache are milliseconds.
     pub fn segment_report(&self) -> SegmentReport {
-        let pieces = self.arena.segments.ids().filter_map(|id| self.piece(id));
+        let pieces = self.arena.ids().filter_map(|id| self.piece(id));
         SegmentReport {
             segment_bytes: self.arena.segments.segment_bytes as u64,
             segments_free: u64::from(self.arena.segments.ready_count.load(Relaxed)),

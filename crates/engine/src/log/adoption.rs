@@ -20,7 +20,6 @@ use crate::log::item::{Found, ItemRef, Wholeness};
 use crate::log::offset::Offset;
 use crate::log::segment::{FREE, OpenSegment, SegmentId};
 use crate::log::superblock::Left;
-use crate::mem::region::PAGE_BYTES;
 use crate::request::Now;
 
 /// The segments and runs of an earlier process, in ascending order, while they are examined.
@@ -85,7 +84,7 @@ impl Arena {
             unsafe {
                 if is_kept && filled_bytes > 0 {
                     if self.segments.is_run(id) {
-                        run_end = id + segment.run_segments.load(Relaxed);
+                        run_end = id + segment.run_units.load(Relaxed);
                     }
                     adopted.push(self.segments.adopt(id, filled_bytes, now));
                 } else {
@@ -101,13 +100,13 @@ impl Arena {
     /// The memory of a run that was left. `None`: what its metadata says is impossible.
     fn left_run_bytes(&self, id: SegmentId) -> Option<u64> {
         let segment = self.segments.get(id);
-        let run_segments = segment.run_segments.load(Relaxed);
-        let end = id.checked_add(run_segments)?;
+        let run_units = segment.run_units.load(Relaxed);
+        let end = id.checked_add(run_units)?;
         let bytes = segment.usage.filled_bytes();
-        let is_possible = run_segments > 0
+        let is_possible = run_units > 0
             && end as usize <= self.segments.all.len()
-            && bytes.is_multiple_of(PAGE_BYTES as u64)
-            && bytes <= u64::from(run_segments) * self.segments.segment_bytes as u64;
+            && bytes.is_multiple_of(self.segments.unit_bytes() as u64)
+            && bytes <= self.segments.bytes_of(run_units);
         is_possible.then_some(bytes)
     }
 
@@ -211,10 +210,12 @@ impl Arena {
         }
         let (mut runs, mut used) = (Vec::new(), Vec::new());
         for id in adoption.ids() {
-            self.budget.force(self.segments.memory_bytes(id));
+            let memory_bytes = self.segments.memory_bytes(id);
             if self.segments.is_run(id) {
-                runs.push((id, self.segments.get(id).run_segments.load(Relaxed)));
+                self.budget.force(self.segments.charge_of_run(memory_bytes));
+                runs.push((id, self.segments.get(id).run_units.load(Relaxed)));
             } else {
+                self.budget.force(memory_bytes);
                 self.segments.capacity_bytes.fetch_add(self.segments.get(id).usage.filled_bytes(), Relaxed);
                 used.push(id);
             }

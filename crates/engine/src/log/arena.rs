@@ -8,9 +8,9 @@
 //! in the pool or comes out of limbo, and only what the index does not point into goes to limbo.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::{io, iter};
 
 use crate::epoch::epochs::Epochs;
 use crate::epoch::limbo::Limbo;
@@ -73,7 +73,8 @@ pub(super) enum Retired {
 impl Arena {
     /// Reserves address space. Errors: the system refuses it.
     pub(crate) fn new(config: &ArenaConfig) -> io::Result<Self> {
-        let Geometry { segment_bytes, segments, run_segments } = config.geometry;
+        let Geometry { segment_bytes, segments, .. } = config.geometry;
+        let run_units = config.geometry.run_units();
         let superblock = config.superblock.clone();
         let region = match &superblock {
             Some(superblock) => Region::map_part(&superblock.log_part(), config.geometry.log_bytes())?,
@@ -84,8 +85,8 @@ impl Arena {
         budget.force(in_use * size_of::<Segment>() as u64);
         let arena = Self {
             region,
-            segments: Segments::new(segments, run_segments, segment_bytes, superblock.clone())?,
-            runs: CachePadded::new(Runs::new(segments, run_segments)),
+            segments: Segments::new(segments, run_units, segment_bytes, superblock.clone())?,
+            runs: CachePadded::new(Runs::new(segments, run_units)),
             budget: CachePadded::new(budget),
             epochs: Epochs::new(config.handles_max),
             limbo: CachePadded::default(),
@@ -116,7 +117,7 @@ impl Arena {
     pub(crate) fn set_limit_bytes(&self, limit_bytes: u64) {
         self.budget.set_limit_bytes(limit_bytes);
         let runs = self.segments.start(self.segments.log_segments);
-        // A run fills half of its address space or more. Fragmentation may put one beyond.
+        // Runs lie close together. Fragmentation may put one beyond.
         for (start, end, part_bytes) in
             [(0, runs, limit_bytes), (runs, self.region.len_bytes(), 2 * limit_bytes)]
         {
@@ -214,7 +215,7 @@ impl Arena {
         Some(free)
     }
 
-    /// Commits memory of a segment or run. False: the system has none.
+    /// Commits memory of a segment or run, and the metadata of all up to `id`. False: the system has none.
     pub(super) fn commit(&self, id: SegmentId, start: usize, bytes: usize) -> bool {
         let is_committed = self.segments.commit(id) && self.region.commit(start, bytes);
         self.is_refused.store(!is_committed, Relaxed);
@@ -265,7 +266,24 @@ impl Arena {
     /// Memory in use that is free, or will be when the present guards have ended.
     pub(crate) fn spare_bytes(&self) -> u64 {
         let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));
-        ready_segments * self.segments.segment_bytes as u64 + self.runs.committed_bytes() + self.limbo.bytes()
+        ready_segments * self.segments.segment_bytes as u64 + self.committed_bytes() + self.limbo.bytes()
+    }
+
+    /// Memory that will be free when the present guards have ended.
+    pub(super) fn limbo_bytes(&self) -> u64 {
+        self.limbo.bytes()
+    }
+
+    /// All segments that were ever in use, and all runs that are.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> {
+        let next_run = |id: &SegmentId| self.runs.next_used(id + 1);
+        self.segments.log_ids().chain(iter::successors(self.runs.next_used(0), next_run))
+    }
+
+    /// The segment or run after this one, cyclically.
+    pub(crate) fn next_id(&self, id: SegmentId) -> SegmentId {
+        let next = id + 1;
+        if self.segments.log_ids().contains(&next) { next } else { self.runs.next_used(next).unwrap_or(0) }
     }
 
     /// Retires a claimed segment or run. It is reused once no guard can see it.

@@ -244,13 +244,13 @@ impl Arena {
         if self.is_revoked(id, revocations) {
             drop(leases);
             let charged_bytes = usage.filled_bytes();
-            assert!(charged_bytes + bytes <= u64::from(run.segments()) * self.segments.segment_bytes as u64);
+            assert!(charged_bytes + bytes <= self.segments.bytes_of(run.units()));
             // SAFETY: nobody else knows of this memory, which lies behind what the run had when it was revoked. Before
             // this guard ends the run has no other owner.
             unsafe {
                 self.region.decommit(self.segments.start(id) + charged_bytes as usize, bytes as usize);
             }
-            self.budget.give(bytes);
+            self.give_run_bytes(bytes);
             return false;
         }
         usage.add_filled(bytes);
@@ -354,7 +354,7 @@ impl Arena {
         let is_pinned = |id: &SegmentId| {
             self.segments.is_run(*id) && self.segments.get(*id).pins.load(Relaxed) & !FREE_ON_UNPIN != 0
         };
-        let pinned = self.segments.ids().filter(is_pinned);
+        let pinned = self.ids().filter(is_pinned);
         pinned.fold((0, 0), |(runs, bytes), id| (runs + 1, bytes + self.segments.memory_bytes(id)))
     }
 
@@ -403,7 +403,7 @@ mod tests {
         .expect("address space");
         let at = |secs| Now { secs, micros: 1 };
         let lease = |secs| {
-            let run = arena.take_run(2 * SEGMENT_BYTES, SEGMENT_BYTES).expect("memory");
+            let run = arena.take_run(2 * SEGMENT_BYTES, SEGMENT_BYTES, 0).expect("memory");
             let revocations = arena.begin_run(&run);
             arena.lease_upload(&run, 2 * SEGMENT_BYTES, secs);
             (run, revocations)

@@ -1,20 +1,22 @@
 //! Runs: the memory of large items.
 //!
-//! A run is contiguous address space of its own, in whole segments behind those of the log proper, with memory only for
-//! the pages that its item needs. Runs never move. A free run stays *committed*: it keeps its pages, and their charge
-//! on the budget, for the next large item, because fresh pages cost several times what writing to them costs. When
-//! memory is short, free runs are decommitted.
+//! A run is contiguous address space of its own, in units ([`crate::log::segment::run_unit_bytes`]) behind the segments
+//! of the log proper, with memory from its start. Runs never move. Freed memory of runs stays *committed*: it keeps its
+//! pages, and their charge on the budget, and is joined and cut for the next large items as it is, because fresh pages
+//! cost several times what writing to them costs. Where it is in pieces too short for an item, another one is evicted,
+//! until [`Arena::slack_bytes`] lie idle; then the shortest pieces are given back to the system for fresh pages.
 //!
 //! Unsafe code lives here because memory is taken from its items. The invariant: a [`Run`] cannot be copied, so its
 //! holder alone has its memory; it is made of free address space, or of what nobody can see any more.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::log::allocator::WriteStream;
 use crate::log::arena::Arena;
+use crate::log::extents::Extents;
 use crate::log::fresh::FreshItem;
 use crate::log::item::ItemRef;
 use crate::log::leases::{Leases, NO_UPLOAD_SECS};
@@ -22,9 +24,15 @@ use crate::log::segment::{FREE, OpenSegment, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Now;
 
-/// A committed run retains no more than this for an item that asks for less, so that a client that announces a large
+/// An item that asks for less retains no more than this of the committed memory that its run has, so that a client that announces a large
 /// value and sends nothing holds no more.
 const RETAINED_BYTES_MAX: u64 = 1 << 20;
+/// See [`Arena::slack_bytes`]: this part of the limit, or two items, ...
+const SLACK_PART: u64 = 32;
+/// ... but no more than this.
+const SLACK_PART_MIN: u64 = 8;
+/// So many runs of an item's size are evicted ahead.
+const RUNS_AHEAD: u64 = 2;
 
 /// A run with a single owner, which is not found.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,9 +40,11 @@ const RETAINED_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Run {
     id: SegmentId,
     /// Address space.
-    segments: u32,
-    /// From its start, when it was taken; a multiple of [`PAGE_BYTES`].
+    units: u32,
+    /// From its start, when it was taken; a multiple of the unit.
     memory_bytes: u64,
+    /// Of its item.
+    item_bytes: usize,
 }
 
 impl Run {
@@ -42,9 +52,9 @@ impl Run {
         self.id
     }
 
-    /// Address space, in segments.
-    pub(crate) fn segments(&self) -> u32 {
-        self.segments
+    /// Address space, in units.
+    pub(crate) fn units(&self) -> u32 {
+        self.units
     }
 }
 
@@ -63,88 +73,83 @@ pub(crate) struct Runs {
     leases: Mutex<Leases>,
     /// [`Leases::oldest_arrival_secs`], for a look without the lock.
     oldest_arrival_secs: AtomicU32,
-    committed_bytes: AtomicU64,
+    /// Memory of free runs, in units.
+    committed_units: AtomicU64,
+    /// The longest piece of it.
+    longest_units: AtomicU32,
 }
 
 struct Free {
-    /// Without memory, merged: start -> length, in segments.
-    reserved: BTreeMap<SegmentId, u32>,
-    /// With memory: its bytes and the start -> length, in segments.
-    committed: BTreeMap<(u64, SegmentId), u32>,
+    /// Without memory.
+    reserved: Extents,
+    /// With memory.
+    committed: Extents,
+    /// What is not free: the starts of runs.
+    used: BTreeSet<SegmentId>,
 }
 
 impl Runs {
-    pub(crate) fn new(first: SegmentId, segments: u32) -> Self {
-        let free = Free { reserved: BTreeMap::from([(first, segments)]), committed: BTreeMap::new() };
+    pub(crate) fn new(first: SegmentId, units: u32) -> Self {
+        let mut reserved = Extents::default();
+        reserved.put(first, units);
         Self {
-            free: Mutex::new(free),
+            free: Mutex::new(Free { reserved, committed: Extents::default(), used: BTreeSet::new() }),
             leases: Mutex::default(),
             oldest_arrival_secs: AtomicU32::new(NO_UPLOAD_SECS),
-            committed_bytes: AtomicU64::new(0),
+            committed_units: AtomicU64::new(0),
+            longest_units: AtomicU32::new(0),
         }
     }
 
-    /// Memory of free runs.
-    pub(crate) fn committed_bytes(&self) -> u64 {
-        self.committed_bytes.load(Relaxed)
+    /// The first run in use from this number on.
+    pub(crate) fn next_used(&self, from: SegmentId) -> Option<SegmentId> {
+        self.free().used.range(from..).next().copied()
     }
 
-    /// One of about `bytes`: the smallest that has them all, else the largest that has half of them.
-    fn take_committed(&self, segments: u32, bytes: u64) -> Option<Run> {
+    /// One of `units`, all of which have memory.
+    fn take_committed(&self, units: u32) -> Option<SegmentId> {
         let mut free = self.free();
-        let is_long = |&(_, &length): &(&(u64, SegmentId), &u32)| length >= segments;
-        let (&key, _) = free
-            .committed
-            .range((bytes, 0)..(bytes * 2, 0))
-            .find(is_long)
-            .or_else(|| free.committed.range((bytes / 2, 0)..(bytes, 0)).rfind(is_long))?;
-        Some(self.remove_committed(&mut free, key))
+        let id = free.committed.take(units)?;
+        self.note_committed(&free);
+        free.used.insert(id);
+        Some(id)
     }
 
-    /// Any committed run: the smallest of at least `bytes`, else the largest.
-    fn take_any_committed(&self, bytes: u64) -> Option<Run> {
+    /// One without memory.
+    fn take_reserved(&self, units: u32) -> Option<SegmentId> {
         let mut free = self.free();
-        let (&key, _) =
-            free.committed.range((bytes, 0)..).next().or_else(|| free.committed.last_key_value())?;
-        Some(self.remove_committed(&mut free, key))
+        let id = free.reserved.take(units)?;
+        free.used.insert(id);
+        Some(id)
     }
 
-    fn remove_committed(&self, free: &mut Free, key: (u64, SegmentId)) -> Run {
-        let segments = free.committed.remove(&key).unwrap_or(0);
-        self.committed_bytes.fetch_sub(key.0, Relaxed);
-        Run { id: key.1, segments, memory_bytes: key.0 }
-    }
-
-    fn put_committed(&self, run: Run) {
+    /// Frees a run, of which the first `committed_units` have memory.
+    fn put(&self, id: SegmentId, units: u32, committed_units: u32) {
         let mut free = self.free();
-        self.committed_bytes.fetch_add(run.memory_bytes, Relaxed);
-        free.committed.insert((run.memory_bytes, run.id), run.segments);
+        free.used.remove(&id);
+        free.committed.put(id, committed_units);
+        free.reserved.put(id + committed_units, units - committed_units);
+        self.note_committed(&free);
     }
 
-    /// First fit.
-    fn take_reserved(&self, segments: u32) -> Option<SegmentId> {
-        let reserved = &mut self.free().reserved;
-        let (&start, &length) = reserved.iter().find(|&(_, &length)| length >= segments)?;
-        reserved.remove(&start);
-        if length > segments {
-            reserved.insert(start + segments, length - segments);
-        }
-        Some(start)
+    /// Takes memory of free runs, to be given back with [`Runs::put_reserved`].
+    fn take_memory(
+        &self,
+        which: impl FnOnce(&mut Extents) -> Option<(SegmentId, u32)>,
+    ) -> Option<(SegmentId, u32)> {
+        let mut free = self.free();
+        let taken = which(&mut free.committed);
+        self.note_committed(&free);
+        taken
     }
 
-    fn put_reserved(&self, mut start: SegmentId, mut segments: u32) {
-        let reserved = &mut self.free().reserved;
-        if let Some(after) = reserved.remove(&(start + segments)) {
-            segments += after;
-        }
-        if let Some((&before, &length)) = reserved.range(..start).next_back()
-            && before + length == start
-        {
-            reserved.remove(&before);
-            start = before;
-            segments += length;
-        }
-        reserved.insert(start, segments);
+    fn put_reserved(&self, start: SegmentId, units: u32) {
+        self.free().reserved.put(start, units);
+    }
+
+    fn note_committed(&self, free: &Free) {
+        self.committed_units.store(free.committed.units(), Relaxed);
+        self.longest_units.store(free.committed.longest(), Relaxed);
     }
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -172,72 +177,143 @@ impl Runs {
 }
 
 impl Arena {
-    /// A run for an item of `item_bytes`, with memory for its first `bytes` or more.
-    pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, AllocError> {
-        let segments = item_bytes.div_ceil(self.segments.segment_bytes) as u32;
-        let bytes = bytes.next_multiple_of(PAGE_BYTES) as u64;
-        let whole_bytes = item_bytes.next_multiple_of(PAGE_BYTES) as u64;
-        self.drain_limbo();
-        let Some(mut run) = self.runs.take_committed(segments, whole_bytes) else {
-            return self.take_reserved_run(segments, bytes);
-        };
-        // A little too much is cheaper than giving back what the next run needs.
-        let memory_max = (whole_bytes + whole_bytes / 16).min(RETAINED_BYTES_MAX.max(bytes));
-        if run.memory_bytes > memory_max {
-            let kept_bytes = whole_bytes.min(memory_max);
-            let end = self.segments.start(run.id) + kept_bytes as usize;
-            // SAFETY: the run is ours alone.
-            unsafe { self.region.decommit(end, (run.memory_bytes - kept_bytes) as usize) };
-            self.budget.give(run.memory_bytes - kept_bytes);
-            run.memory_bytes = kept_bytes;
-        } else if run.memory_bytes < bytes {
-            if !self.extend_run(&run, run.memory_bytes, bytes - run.memory_bytes) {
-                self.runs.put_committed(run);
-                return Err(AllocError::Memory);
-            }
-            run.memory_bytes = bytes;
-        }
-        Ok(run)
+    /// Memory of free runs.
+    pub(crate) fn committed_bytes(&self) -> u64 {
+        self.runs.committed_units.load(Relaxed) * self.segments.unit_bytes() as u64
     }
 
-    fn take_reserved_run(&self, segments: u32, memory_bytes: u64) -> Result<Run, AllocError> {
-        if !self.take_bytes(memory_bytes) {
+    /// So much free memory may lie idle in pieces, none of which is long enough for an item of `item_bytes`, before it
+    /// is given back to the system for fresh pages. Until then other large items are evicted: mostly their memory lies
+    /// beside that of the last one.
+    pub(crate) fn slack_bytes(&self, item_bytes: usize) -> u64 {
+        let limit_bytes = self.budget.limit_bytes();
+        (limit_bytes / SLACK_PART).max(2 * item_bytes as u64).min(limit_bytes / SLACK_PART_MIN)
+    }
+
+    /// A run for an item of `item_bytes`, with memory for its first `bytes` or more. Leaves free memory of
+    /// `slack_bytes` as it is, unless it is in one piece.
+    pub(crate) fn take_run(
+        &self,
+        item_bytes: usize,
+        bytes: usize,
+        slack_bytes: u64,
+    ) -> Result<Run, AllocError> {
+        let units = self.segments.units_of(item_bytes);
+        let whole_bytes = self.segments.bytes_of(units);
+        let bytes = (self.segments.whole_units(bytes) as u64).min(whole_bytes);
+        let memory_bytes = whole_bytes.min(RETAINED_BYTES_MAX.max(bytes));
+        self.drain_limbo();
+        if let Some(id) = self.runs.take_committed(units) {
+            if whole_bytes > memory_bytes {
+                let end = self.segments.start(id) + memory_bytes as usize;
+                // SAFETY: the run is ours alone.
+                unsafe { self.region.decommit(end, (whole_bytes - memory_bytes) as usize) };
+                self.give_run_bytes(whole_bytes - memory_bytes);
+            }
+            return Ok(Run { id, units, memory_bytes, item_bytes });
+        }
+        // Not only the first step: memory that runs out as the value arrives would be that of another free run.
+        if self.unused_bytes() < memory_bytes
+            && slack_bytes > 0
+            && self.idle_bytes() < slack_bytes + memory_bytes
+        {
+            return Err(AllocError::Memory);
+        }
+        self.take_reserved_run(item_bytes, bytes)
+    }
+
+    /// What a run gets without evicting anything.
+    fn idle_bytes(&self) -> u64 {
+        let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));
+        let ready_bytes = ready_segments * self.segments.segment_bytes as u64;
+        self.unused_bytes() + self.committed_bytes() + ready_bytes
+    }
+
+    /// True if the next runs of this size would have to wait for memory until guards have ended: one should be evicted
+    /// ahead.
+    pub(crate) fn are_runs_scarce(&self, item_bytes: usize, slack_bytes: u64) -> bool {
+        let units = self.segments.units_of(item_bytes);
+        let bytes = self.segments.bytes_of(units);
+        let limbo_bytes = self.limbo_bytes();
+        self.unused_bytes() < RUNS_AHEAD * bytes
+            && limbo_bytes < RUNS_AHEAD * bytes
+            && self.runs.longest_units.load(Relaxed) < RUNS_AHEAD as u32 * units
+            && self.committed_bytes() + limbo_bytes < slack_bytes + bytes
+    }
+
+    /// True if a run will find memory without eviction once the present guards have ended.
+    pub(crate) fn is_run_coming(&self, bytes: usize, slack_bytes: u64) -> bool {
+        let limbo_bytes = self.limbo_bytes();
+        limbo_bytes > 0 && self.idle_bytes() + limbo_bytes >= slack_bytes + bytes as u64
+    }
+
+    fn take_reserved_run(&self, item_bytes: usize, memory_bytes: u64) -> Result<Run, AllocError> {
+        let units = self.segments.units_of(item_bytes);
+        if !self.take_run_bytes(memory_bytes) {
             return Err(AllocError::Memory);
         }
         loop {
-            if let Some(id) = self.runs.take_reserved(segments) {
-                if !self.commit(id, self.segments.start(id), memory_bytes as usize) {
-                    self.runs.put_reserved(id, segments);
-                    self.budget.give(memory_bytes);
+            if let Some(id) = self.runs.take_reserved(units) {
+                // Any unit may be the first of another run later.
+                let last = id + units - 1;
+                let start = self.segments.start(id);
+                if !self.commit(last, start, memory_bytes as usize) {
+                    self.runs.put(id, units, 0);
+                    self.give_run_bytes(memory_bytes);
                     return Err(AllocError::Memory);
                 }
-                return Ok(Run { id, segments, memory_bytes });
+                let run = Run { id, units, memory_bytes, item_bytes };
+                self.populate(&run, 0, memory_bytes);
+                return Ok(run);
             }
-            // Committed runs may fragment the address space.
-            if !self.decommit_run(0) {
-                self.budget.give(memory_bytes);
+            // Committed memory may fragment the address space.
+            if !self.decommit_free(|committed| committed.take_some(u32::MAX)) {
+                self.give_run_bytes(memory_bytes);
                 return Err(AllocError::AddressSpace);
             }
         }
     }
 
+    /// Charges memory for a run: first that of free runs, the shortest pieces of it.
+    fn take_run_bytes(&self, bytes: u64) -> bool {
+        let bytes = self.segments.charge_of_run(bytes);
+        while !self.budget.try_take(bytes) {
+            let missing_bytes = (self.budget.used_bytes() + bytes).saturating_sub(self.budget.limit_bytes());
+            let missing_units = self.segments.units_of(missing_bytes as usize);
+            if !self.decommit_free(|committed| committed.take_shortest(missing_units)) {
+                return self.take_bytes(bytes);
+            }
+        }
+        true
+    }
+
     /// Charges and commits more memory for a run. False: there is none.
     pub(crate) fn extend_run(&self, run: &Run, memory_bytes: u64, more_bytes: u64) -> bool {
-        if !self.take_bytes(more_bytes) {
+        if !self.take_run_bytes(more_bytes) {
             return false;
         }
         let end = self.segments.start(run.id) + memory_bytes as usize;
         let is_committed = self.commit(run.id, end, more_bytes as usize);
-        if !is_committed {
-            self.budget.give(more_bytes);
+        if is_committed {
+            self.populate(run, memory_bytes, more_bytes);
+        } else {
+            self.give_run_bytes(more_bytes);
         }
         is_committed
+    }
+
+    /// Touches fresh memory as far as the item will fill it.
+    fn populate(&self, run: &Run, from: u64, bytes: u64) {
+        let item_end = run.item_bytes.next_multiple_of(PAGE_BYTES);
+        let (from, end) = (from as usize, ((from + bytes) as usize).min(item_end));
+        let start = self.segments.start(run.id);
+        self.region.populate(start + from..start + end.max(from));
     }
 
     /// Begins an item in a run. Returns the count of its revocations.
     pub(crate) fn begin_run(&self, run: &Run) -> u32 {
         let segment = self.segments.get(run.id);
-        segment.run_segments.store(run.segments, Relaxed);
+        segment.run_units.store(run.units, Relaxed);
         segment.usage.set_filled(run.memory_bytes);
         segment.pins.store(0, Relaxed);
         segment.revocations.load(Relaxed)
@@ -281,11 +357,11 @@ impl Arena {
         if segment.state() != FREE {
             self.segments.set_free(id);
         }
-        let (segments, memory_bytes) = (segment.run_segments.load(Relaxed), segment.usage.filled_bytes());
+        let (units, memory_bytes) = (segment.run_units.load(Relaxed), segment.usage.filled_bytes());
         let start = self.segments.start(id);
         // SAFETY: by the caller's promise.
         unsafe { self.region.poison(start..start + memory_bytes as usize) };
-        self.runs.put_committed(Run { id, segments, memory_bytes });
+        self.runs.put(id, units, self.segments.units_of(memory_bytes as usize));
         if self.budget.is_exceeded() {
             self.decommit_run(memory_bytes);
         }
@@ -296,58 +372,31 @@ impl Arena {
     pub(super) fn rebuild_free_runs(&self, used: &[(SegmentId, u32)]) {
         let (mut next, end) = (self.segments.log_segments, self.segments.all.len() as SegmentId);
         let mut free = self.runs.free();
-        free.reserved.clear();
-        for &(start, segments) in used.iter().chain([&(end, 0)]) {
-            if start > next {
-                free.reserved.insert(next, start - next);
-            }
-            next = start + segments;
+        free.reserved = Extents::default();
+        free.used = used.iter().map(|&(id, _)| id).collect();
+        for &(start, units) in used.iter().chain([&(end, 0)]) {
+            free.reserved.put(next, start - next);
+            next = start + units;
         }
     }
 
-    /// Gives the memory of a free run back to the system, preferably of one that has `bytes`. False: there is none.
+    /// Gives back what was charged for memory of runs.
+    pub(super) fn give_run_bytes(&self, bytes: u64) {
+        self.budget.give(self.segments.charge_of_run(bytes));
+    }
+
+    /// Gives up to `bytes` of free runs back to the system, in one piece. False: there is none.
     pub(crate) fn decommit_run(&self, bytes: u64) -> bool {
-        let Some(run) = self.runs.take_any_committed(bytes) else { return false };
-        // SAFETY: a run that was taken out of the free ones is ours alone.
-        unsafe { self.region.decommit(self.segments.start(run.id), run.memory_bytes as usize) };
-        self.budget.give(run.memory_bytes);
-        self.runs.put_reserved(run.id, run.segments);
+        self.decommit_free(|committed| committed.take_some(self.segments.units_of(bytes as usize)))
+    }
+
+    fn decommit_free(&self, which: impl FnOnce(&mut Extents) -> Option<(SegmentId, u32)>) -> bool {
+        let Some((start, units)) = self.runs.take_memory(which) else { return false };
+        let bytes = self.segments.bytes_of(units);
+        // SAFETY: what was taken out of the free runs is ours alone.
+        unsafe { self.region.decommit(self.segments.start(start), bytes as usize) };
+        self.give_run_bytes(bytes);
+        self.runs.put_reserved(start, units);
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reserved_runs_merge_when_they_are_freed() {
-        let runs = Runs::new(4, 10);
-        let (a, b, c) =
-            (runs.take_reserved(3).unwrap(), runs.take_reserved(3).unwrap(), runs.take_reserved(4).unwrap());
-        assert_eq!((a, b, c), (4, 7, 10));
-        assert_eq!(runs.take_reserved(1), None);
-        runs.put_reserved(a, 3);
-        runs.put_reserved(c, 4);
-        assert_eq!(runs.take_reserved(5), None);
-        runs.put_reserved(b, 3);
-        assert_eq!(runs.take_reserved(10), Some(4));
-    }
-
-    #[test]
-    fn a_committed_run_goes_to_an_item_of_about_its_size() {
-        let runs = Runs::new(0, 100);
-        let committed = |id, segments, memory_bytes| Run { id, segments, memory_bytes };
-        let all = || [committed(0, 1, 40), committed(1, 2, 100), committed(3, 9, 100), committed(12, 2, 150)];
-        all().into_iter().for_each(|run| runs.put_committed(run));
-        let all = all().map(Some);
-        assert_eq!(runs.committed_bytes(), 390);
-        assert_eq!(runs.take_committed(2, 300), all[3], "the largest that is smaller, but has half");
-        assert_eq!(runs.take_committed(9, 90), all[2], "the smallest that is long enough");
-        assert_eq!(runs.take_committed(1, 15), None, "more than twice as large");
-        assert_eq!(runs.take_committed(1, 90), all[1]);
-        assert_eq!((runs.take_committed(1, 90), runs.committed_bytes()), (None, 40));
-        assert_eq!(runs.take_any_committed(90), all[0]);
-        assert_eq!(runs.take_any_committed(0), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Segments: the units of the log, and their owners.
 //!
-//! A segment holds items of one write stream, which are appended until it is full. A large item has a run of segments
-//! of its own (`runs.rs`), with the same states. The states, their owners and transitions:
+//! A segment holds items of one write stream, which are appended until it is full. A large item has a run of its own
+//! (`runs.rs`), with the same states. The states, their owners and transitions:
 //!
 //! | state | owner | next | by |
 //! |---|---|---|---|
@@ -37,7 +37,7 @@ use crate::log::offset::Offset;
 use crate::log::segment_sums::SegmentSums;
 use crate::log::superblock::Superblock;
 use crate::mem::cache_padded::CachePadded;
-use crate::mem::region::prefetch;
+use crate::mem::region::{PAGE_BYTES, prefetch};
 use crate::mem::table::{Table, Zeroed};
 use crate::request::{Expiry, Now};
 use crate::sync::{self, Mutex, fence};
@@ -54,7 +54,7 @@ pub(crate) const MAIN: usize = 1;
 /// In statistics only: large items, whichever queue they are in.
 pub(crate) const LARGE: usize = 2;
 
-/// The number of a segment, or of a run's first segment.
+/// The number of a segment, or of a run's first unit ([`run_unit_bytes`]).
 pub(crate) type SegmentId = u32;
 
 /// The metadata of a segment. Written by its owner, except the counters. All zeros: a segment that was never used.
@@ -75,8 +75,8 @@ pub(crate) struct Segment {
     pub(super) pins: AtomicU32,
     /// Runs: how often its leases were revoked (`leases.rs`).
     pub(super) revocations: AtomicU32,
-    /// Runs: address space in segments.
-    pub(super) run_segments: AtomicU32,
+    /// Runs: address space in units.
+    pub(super) run_units: AtomicU32,
     /// Sum of the weights of the items appended (`priority.rs`); for a run, the weight of its item.
     pub(crate) weight: AtomicU32,
     /// SMALL or MAIN.
@@ -189,6 +189,12 @@ pub(crate) const RECLAIMING: u8 = 3;
 
 /// In [`Segment::pins`]: the run is to be freed with the last pin.
 pub(crate) const FREE_ON_UNPIN: u32 = 1 << 31;
+
+/// The unit of runs, in address space and in memory: a sixteenth of a segment, within bounds. With larger units items
+/// leave more memory empty, with smaller ones their metadata takes more.
+pub(crate) fn run_unit_bytes(segment_bytes: usize) -> usize {
+    (segment_bytes / 16).clamp(PAGE_BYTES, 2 * PAGE_BYTES)
+}
 
 /// The metadata of so many segments is committed at once.
 const COMMITTED_STEP: u32 = 512;
@@ -384,6 +390,10 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: usize,
     /// Its logarithm: every look-up computes an item's segment.
     segment_power: u32,
+    /// The same of [`run_unit_bytes`].
+    unit_power: u32,
+    /// Where the runs begin.
+    runs_start: usize,
     pool: CachePadded<Mutex<Pool>>,
     pub(crate) sums: CachePadded<SegmentSums>,
     /// Segments that are ready to be opened: a hint that needs no lock.
@@ -400,11 +410,11 @@ impl Segments {
     /// With metadata in memory, or in the file of a superblock.
     pub(crate) fn new(
         log_segments: u32,
-        run_segments: u32,
+        run_units: u32,
         segment_bytes: usize,
         superblock: Option<Arc<Superblock>>,
     ) -> io::Result<Self> {
-        let length = (log_segments + run_segments) as usize;
+        let length = (log_segments + run_units) as usize;
         let all = match &superblock {
             Some(superblock) => Table::map(&superblock.segments_part(), length)?,
             None => Table::reserve(length)?,
@@ -414,6 +424,8 @@ impl Segments {
             log_segments,
             segment_bytes,
             segment_power: segment_bytes.ilog2(),
+            unit_power: run_unit_bytes(segment_bytes).ilog2(),
+            runs_start: log_segments as usize * segment_bytes,
             pool: CachePadded::new(Mutex::new(Pool::new(log_segments))),
             sums: CachePadded::default(),
             ready_count: CachePadded::default(),
@@ -438,19 +450,19 @@ impl Segments {
         }
         let end = (id + 1).next_multiple_of(COMMITTED_STEP).min(region_end);
         // Others may commit the same meanwhile.
-        let is_committed = self.all.commit(start as usize..end as usize);
-        if is_committed {
-            committed_end.fetch_max(end, Relaxed);
-            if let Some(superblock) = &self.superblock {
-                superblock.note_metadata(is_run, if is_run { end - self.log_segments } else { end });
-            }
+        if !self.all.commit(start as usize..end as usize) {
+            return false;
         }
-        is_committed
+        committed_end.fetch_max(end, Relaxed);
+        if let Some(superblock) = &self.superblock {
+            superblock.note_metadata(is_run, if is_run { end - self.log_segments } else { end });
+        }
+        true
     }
 
-    /// The number of segments and runs that were ever in use, with the segments between runs.
+    /// Segments that were ever in use, and runs that are.
     pub(crate) fn used_count(&self) -> usize {
-        self.log_ids().len() + self.run_ids().len()
+        self.log_ids().len() + self.sums.runs()
     }
 
     pub(crate) fn get(&self, id: SegmentId) -> &Segment {
@@ -474,7 +486,7 @@ impl Segments {
         prefetch((&raw const segment.usage).cast());
     }
 
-    /// The segment, or the run's first segment, that holds an offset at which an item starts.
+    /// The segment, or the run's first unit, that holds an offset at which an item starts.
     #[inline]
     pub(crate) fn id_at(&self, offset: Offset) -> SegmentId {
         self.id_at_byte(offset.bytes())
@@ -483,11 +495,14 @@ impl Segments {
     /// The same for any byte of the log.
     #[inline]
     pub(crate) fn id_at_byte(&self, byte: usize) -> SegmentId {
-        (byte >> self.segment_power) as SegmentId
+        match byte.checked_sub(self.runs_start) {
+            None => (byte >> self.segment_power) as SegmentId,
+            Some(byte) => self.log_segments + (byte >> self.unit_power) as SegmentId,
+        }
     }
 
     /// The place of the first item of a segment that is not open, and the end: no item begins there or beyond. A run
-    /// has one item, and memory to whole pages.
+    /// has one item, and memory to whole units.
     pub(crate) fn items(&self, id: SegmentId) -> (Offset, Offset) {
         let start = self.start(id);
         let bytes = if self.is_run(id) { ALIGN_BYTES } else { self.get(id).usage.filled_bytes() as usize };
@@ -496,7 +511,35 @@ impl Segments {
 
     /// In bytes from the start of the log.
     pub(crate) fn start(&self, id: SegmentId) -> usize {
-        (id as usize) << self.segment_power
+        match id.checked_sub(self.log_segments) {
+            None => (id as usize) << self.segment_power,
+            Some(unit) => self.runs_start + ((unit as usize) << self.unit_power),
+        }
+    }
+
+    /// The unit of runs.
+    pub(crate) fn unit_bytes(&self) -> usize {
+        1 << self.unit_power
+    }
+
+    /// So many bytes in units, rounded up.
+    pub(crate) fn units_of(&self, bytes: usize) -> u32 {
+        bytes.div_ceil(self.unit_bytes()) as u32
+    }
+
+    /// So many bytes, rounded up to units.
+    pub(crate) fn whole_units(&self, bytes: usize) -> usize {
+        bytes.next_multiple_of(self.unit_bytes())
+    }
+
+    /// What memory of runs, so many bytes in whole units, is charged: each unit may have metadata.
+    pub(crate) fn charge_of_run(&self, memory_bytes: u64) -> u64 {
+        memory_bytes + (memory_bytes >> self.unit_power) * size_of::<Segment>() as u64
+    }
+
+    /// So many units in bytes.
+    pub(crate) fn bytes_of(&self, units: u32) -> u64 {
+        u64::from(units) << self.unit_power
     }
 
     pub(crate) fn is_run(&self, id: SegmentId) -> bool {
@@ -691,7 +734,9 @@ impl Segments {
     fn note_opened(&self, id: SegmentId) {
         let (segment_ref, opened_secs) = (self.segment_ref(id), self.get(id).opened_secs.load(Relaxed));
         self.sums.add(segment_ref.queue(), self.memory_bytes(id), opened_secs);
-        self.sums.note_use(if segment_ref.is_run { id - self.log_segments } else { id }, segment_ref.is_run);
+        if !segment_ref.is_run {
+            self.sums.note_use(id);
+        }
     }
 
     /// Counts it no longer, as it is about to be freed or opened again.
@@ -709,29 +754,6 @@ impl Segments {
     /// The segments of the log proper that were ever in use.
     pub(crate) fn log_ids(&self) -> Range<SegmentId> {
         0..self.sums.segments_end()
-    }
-
-    /// The same for runs, including the segments between them.
-    pub(crate) fn run_ids(&self) -> Range<SegmentId> {
-        self.log_segments..self.log_segments + self.sums.runs_end()
-    }
-
-    /// All segments and runs that may hold something.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> {
-        self.log_ids().chain(self.run_ids())
-    }
-
-    /// The segment after this one, cyclically.
-    pub(crate) fn next_id(&self, id: SegmentId) -> SegmentId {
-        let next = id + 1;
-        let (segments, runs) = (self.log_ids(), self.run_ids());
-        if segments.contains(&next) || runs.contains(&next) {
-            next
-        } else if next <= runs.start && !runs.is_empty() {
-            runs.start
-        } else {
-            0
-        }
     }
 
     pub(crate) fn memory_bytes(&self, id: SegmentId) -> u64 {

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::log::segment::LARGE;
+
 /// Sums over all segments and runs that hold something. Locked once per segment or run.
 #[derive(Default)]
 pub(crate) struct SegmentSums {
     /// By place in `Stats::queues`.
     places: Mutex<[Place; 3]>,
-    /// How many segments, and how much of the address space of runs, were ever in use: higher ids need not be scanned.
+    /// How many segments were ever in use: higher ids need not be scanned.
     segments_end: AtomicU32,
-    runs_end: AtomicU32,
+    /// Runs that are in use.
+    runs: AtomicU32,
 }
 
 #[derive(Default)]
@@ -34,6 +37,9 @@ pub(crate) struct Sum {
 impl SegmentSums {
     /// Adds one of this size that was opened in that second.
     pub(crate) fn add(&self, place: usize, memory_bytes: u64, opened_secs: u32) {
+        if place == LARGE {
+            self.runs.fetch_add(1, Relaxed);
+        }
         let place = &mut self.places()[place];
         place.sum.segments += 1;
         place.sum.memory_bytes += memory_bytes;
@@ -42,6 +48,9 @@ impl SegmentSums {
 
     /// Removes one, with the same arguments as for `add`.
     pub(crate) fn remove(&self, place: usize, memory_bytes: u64, opened_secs: u32) {
+        if place == LARGE {
+            self.runs.fetch_sub(1, Relaxed);
+        }
         let place = &mut self.places()[place];
         place.sum.segments -= 1;
         place.sum.memory_bytes -= memory_bytes;
@@ -59,10 +68,9 @@ impl SegmentSums {
         self.places().each_ref().map(|place| Sum { opened_secs: oldest(place), ..place.sum })
     }
 
-    /// Notes that the segment, or the run, with this number is used; runs are counted from the first of them.
-    pub(crate) fn note_use(&self, number: u32, is_run: bool) {
-        let end = if is_run { &self.runs_end } else { &self.segments_end };
-        end.fetch_max(number + 1, Relaxed);
+    /// Notes that the segment with this number is used.
+    pub(crate) fn note_use(&self, number: u32) {
+        self.segments_end.fetch_max(number + 1, Relaxed);
     }
 
     /// Segments with numbers below this were in use.
@@ -70,9 +78,9 @@ impl SegmentSums {
         self.segments_end.load(Relaxed)
     }
 
-    /// The same for runs, counted from the first of them.
-    pub(crate) fn runs_end(&self) -> u32 {
-        self.runs_end.load(Relaxed)
+    /// The number of runs.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.load(Relaxed) as usize
     }
 
     fn places(&self) -> MutexGuard<'_, [Place; 3]> {
@@ -84,7 +92,7 @@ impl SegmentSums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::segment::{LARGE, SMALL};
+    use crate::log::segment::SMALL;
 
     #[test]
     fn the_oldest_is_known_after_others_have_gone() {

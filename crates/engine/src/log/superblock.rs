@@ -19,7 +19,7 @@
 //!   21  no CAS value from here on was given by an earlier process
 //!   22  counters of CAS values in use
 //!   23  segments that have metadata
-//!   24  the same for runs, from the first of them
+//!   24  units of runs that have metadata
 //!   25  items, as a hint
 //!   26  the family that the file belongs to, as whoever opens it says; 0: nobody has said it
 //!   31  checksum of words 16 to 30, in state 2
@@ -37,15 +37,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::index::buckets::LOG_BYTES_MAX;
-use crate::log::segment::Segment;
+use crate::log::segment::{Segment, run_unit_bytes};
 use crate::mem::cache_padded::CachePadded;
 use crate::mem::file::BackingFile;
 use crate::mem::region::{LARGE_PAGE_BYTES, PAGE_BYTES};
 use crate::mem::table::{FilePart, Table};
 
 /// Changes with the meaning of anything in the file, the layout of an item included.
-/// Version 2 added expiry times by the wall clock.
-const FORMAT_VERSION: u64 = 2;
+/// Version 2 added expiry times by the wall clock, version 3 units of runs.
+const FORMAT_VERSION: u64 = 3;
 const MAGIC: u64 = u64::from_ne_bytes(*b"larderwm");
 const CONSTANT_WORDS: usize = 16;
 const WORDS: usize = PAGE_BYTES / size_of::<u64>();
@@ -74,6 +74,11 @@ impl Geometry {
         (self.segments as usize + self.run_segments as usize) * self.segment_bytes
     }
 
+    /// Address space for runs, in their units.
+    pub(crate) fn run_units(&self) -> u32 {
+        self.run_segments * (self.segment_bytes / run_unit_bytes(self.segment_bytes)) as u32
+    }
+
     fn is_possible(&self) -> bool {
         let segments_max = LOG_BYTES_MAX / self.segment_bytes.max(1);
         self.segment_bytes.is_power_of_two()
@@ -88,7 +93,7 @@ impl Geometry {
         Self::CAS_OFFSET + (CAS_COUNTERS_MAX * size_of::<CasCounter>()).next_multiple_of(PAGE_BYTES) as u64;
 
     fn log_offset(&self) -> u64 {
-        let metadata = (self.segments as usize + self.run_segments as usize) * size_of::<Segment>();
+        let metadata = (self.segments as usize + self.run_units() as usize) * size_of::<Segment>();
         (Self::SEGMENTS_OFFSET + metadata as u64).next_multiple_of(LARGE_PAGE_BYTES as u64)
     }
 
@@ -332,7 +337,7 @@ impl Superblock {
             cas_end: word(21),
             cas_counters: (word(22) as usize).min(CAS_COUNTERS_MAX),
             segments_end: small(23).min(geometry.segments),
-            runs_end: small(24).min(geometry.run_segments),
+            runs_end: small(24).min(geometry.run_units()),
             items: word(25),
         }
     }

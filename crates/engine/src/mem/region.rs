@@ -120,6 +120,16 @@ impl Region {
         !self.is_strict || os::commit(unsafe { self.base.add(offset) }, bytes)
     }
 
+    /// Touches committed pages that will be written at once: all together cost less than one by one. Those of a file
+    /// are there already.
+    pub(crate) fn populate(&self, pages: Range<usize>) {
+        assert!(pages.start <= pages.end && pages.end <= self.bytes);
+        if !self.is_backed() {
+            // SAFETY: in bounds (checked).
+            os::populate(unsafe { self.base.add(pages.start) }, pages.len());
+        }
+    }
+
     /// Whether core dumps contain these pages (they do by default). A dump has every address of memory of which some
     /// was touched, as zeros that have to be written wherever it does not go to a file.
     pub(crate) fn set_dumped(&self, pages: Range<usize>, is_dumped: bool) {

@@ -17,12 +17,13 @@ use crate::log::item::{ItemRef, Shape, UnboundItem};
 use crate::log::leases::RunPin;
 use crate::log::runs::Run;
 use crate::log::segment::OpenSegment;
-use crate::mem::region::PAGE_BYTES;
 use crate::request::Expiry;
 
-/// How much of a value should have arrived before [`Guard::reserve`]: less is better kept elsewhere.
-pub const UPLOAD_BYTES_MIN: usize = 64 << 10;
-/// An upload takes memory in steps of half as much as has arrived, within these bounds.
+/// How much of a large value should have arrived before [`Guard::reserve`]: less is better kept elsewhere.
+pub const UPLOAD_BYTES_MIN: usize = 4 << 10;
+/// An upload takes so much memory at first, ...
+const FIRST_STEP_BYTES: usize = 64 << 10;
+/// ... then steps of half as much as has arrived, within these bounds.
 const STEP_BYTES_MIN: usize = 32 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
 /// An upload that received so much since it was last noted counts as arriving. With less, a byte a second would do.
@@ -62,7 +63,7 @@ impl Upload {
         let arena = &engine.arena;
         let revocations = arena.begin_run(&run);
         let start = arena.segments.start(run.id());
-        let run_bytes = run.segments() as usize * arena.segments.segment_bytes;
+        let run_bytes = arena.segments.bytes_of(run.units()) as usize;
         assert!(shape.size() <= run_bytes, "the run is long enough");
         arena.region.unpoison(start..start + run_bytes);
         // SAFETY: only this upload uses the run, and the run is long enough.
@@ -104,7 +105,7 @@ impl Upload {
 
     /// Memory that the first step of an item of this shape takes.
     pub(crate) fn first_step_bytes(shape: &Shape) -> usize {
-        shape.size().min(UPLOAD_BYTES_MIN).next_multiple_of(PAGE_BYTES)
+        shape.size().min(FIRST_STEP_BYTES)
     }
 
     /// Memory that must be charged before the value can grow further; 0 if some is left.
@@ -114,7 +115,7 @@ impl Upload {
             return 0;
         }
         let step = (self.filled_bytes / 2).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
-        (self.shape.size() - charged).min(step).next_multiple_of(PAGE_BYTES)
+        self.engine.arena.segments.whole_units((self.shape.size() - charged).min(step))
     }
 
     pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {

@@ -44,7 +44,7 @@ impl Guard<'_> {
         let mut left = items_max;
         let mut walked = 0;
         // Once around at most.
-        for _ in engine.arena.segments.ids() {
+        for _ in 0..engine.arena.segments.used_count() + 1 {
             let segment = engine.arena.segments.get(crawl.id);
             let is_run = engine.arena.segments.is_run(crawl.id);
             // Items without an expiry may have been touched. With eviction, expired ones among them are left to their
@@ -68,7 +68,7 @@ impl Guard<'_> {
                     break;
                 }
             }
-            crawl = Crawl { id: engine.arena.segments.next_id(crawl.id), reached: None };
+            crawl = Crawl { id: engine.arena.next_id(crawl.id), reached: None };
             walked += 1;
             // An empty segment costs as much as an item.
             left = left.saturating_sub(1);

@@ -102,7 +102,7 @@ impl Engine {
         self.over_provisioning.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
         if self.over_provisioning.unsearched.load(Relaxed) == 0 {
             // One more than there are: the first may have been searched in part.
-            self.over_provisioning.unsearched.store(self.arena.segments.ids().count() + 1, Relaxed);
+            self.over_provisioning.unsearched.store(self.arena.ids().count() + 1, Relaxed);
         }
     }
 
@@ -110,7 +110,7 @@ impl Engine {
     fn usable_bytes(&self) -> i64 {
         let unused_bytes = self.arena.budget.limit_bytes() as i64 - self.arena.budget.used_bytes() as i64;
         let in_segments = self.arena.segments.capacity_bytes.load(Relaxed) as i64;
-        unused_bytes + self.arena.runs.committed_bytes() as i64 + in_segments
+        unused_bytes + self.arena.committed_bytes() as i64 + in_segments
             - self.live_bytes(&[SMALL, MAIN]) as i64
     }
 

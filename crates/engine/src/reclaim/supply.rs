@@ -13,7 +13,6 @@ use crate::log::fresh::Allocation;
 use crate::log::item::ItemRef;
 use crate::log::runs::{AllocError, Run};
 use crate::log::segment::FreeSegment;
-use crate::mem::region::PAGE_BYTES;
 use crate::policy::queues::ReclaimMode;
 use crate::policy::streams::closes_secs;
 use crate::reclaim::pressure::Pressure;
@@ -198,12 +197,35 @@ impl Guard<'_> {
         missing_bytes: usize,
     ) -> Result<Run, WriteError> {
         self.report_items(64);
-        // Runs have whole pages.
-        let bytes = bytes.next_multiple_of(PAGE_BYTES);
-        let take = || self.engine().arena.take_run(item_bytes, bytes);
-        take().or_else(|error| match error {
-            AllocError::Memory => self.make_room(bytes, take),
-            AllocError::AddressSpace => self.make_space(missing_bytes, take),
+        let arena = &self.engine().arena;
+        let bytes = arena.segments.whole_units(bytes);
+        let take = |slack_bytes| arena.take_run(item_bytes, bytes, slack_bytes);
+        if self.engine().evict {
+            let slack_bytes = arena.slack_bytes(item_bytes);
+            // So that the next large value need not wait until guards have ended.
+            if arena.are_runs_scarce(item_bytes, slack_bytes) {
+                self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::Any);
+            }
+            match take(slack_bytes) {
+                Ok(run) => return Ok(run),
+                Err(AllocError::AddressSpace) => {}
+                Err(AllocError::Memory) if arena.is_run_coming(item_bytes, slack_bytes) => {
+                    return Err(WriteError::TryAgain);
+                }
+                Err(AllocError::Memory) if arena.revoke_stopped_upload(self.now()) => {
+                    return Err(WriteError::TryAgain);
+                }
+                Err(AllocError::Memory) => {
+                    if self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::Any) > 0 {
+                        return take(slack_bytes).or(Err(WriteError::TryAgain));
+                    }
+                }
+            }
+        }
+        // There is nothing to evict: the rest of the free memory is given back for fresh pages.
+        take(0).or_else(|error| match error {
+            AllocError::Memory => self.make_room(bytes, || take(0)),
+            AllocError::AddressSpace => self.make_space(missing_bytes, || take(0)),
         })
     }
 
