@@ -115,6 +115,11 @@ impl Connection {
         self.session.window(guards)
     }
 
+    /// Bytes of a large value that are still to come, without what ends it.
+    pub(crate) fn missing_value_bytes(&self) -> usize {
+        self.session.missing_value_bytes()
+    }
+
     /// The first `n` bytes of the window were filled.
     pub fn on_window_filled(&mut self, n: usize) {
         self.session.filled(n);

@@ -11,7 +11,7 @@
 //! The walk of a SET: the same, through [`batch::serve_plain_sets`] or [`Executor::execute`], with the value where it
 //! lies in the input, then `Executor::store` and `Guard::store_hinted`. A value that has not arrived whole becomes an
 //! `Arrival`, and the worker receives into [`Session::window`]. A small value waits beside its command line and is
-//! executed as if it had arrived at once. A large one (`UPLOAD_BYTES_MIN`) goes straight to its place in the cache once
+//! executed as if it had arrived at once. A large one (`BUFFERED_BYTES_MAX`) goes straight to its place in the cache once
 //! its first bytes have arrived (`Executor::reserve`, `Guard::window`), and `Guard::commit` links it there.
 
 use std::ops::Range;
@@ -243,6 +243,11 @@ impl Session {
             // Feeding the bytes fails in the same way, and answers the error.
             Err(_) => Window::None,
         }
+    }
+
+    /// Bytes of a large value that are still to come, without what ends it.
+    pub(super) fn missing_value_bytes(&self) -> usize {
+        if let State::Value(arrival) = &self.state { arrival.missing_bytes() } else { 0 }
     }
 
     /// The first `n` bytes of the window were filled.

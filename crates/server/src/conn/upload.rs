@@ -88,7 +88,7 @@ impl Arrival {
         match *command {
             Command::Store(store) => {
                 let bytes = form.block_bytes(store.value_bytes);
-                if store.value_bytes as usize > UPLOAD_BYTES_MIN
+                if store.value_bytes as usize > BUFFERED_BYTES_MAX
                     || store.value_bytes >= executor.large_value_bytes(store.key)
                 {
                     match executor.admit_value(store) {
@@ -129,7 +129,9 @@ impl Arrival {
     ) -> (usize, Arrived) {
         let mut consumed = 0;
         if let Place::Buffered(buffered) = &mut self.place {
-            consumed = buffered.receive(&executor.cx.shared.buffers, input);
+            if !buffered.goes_to_cache(input) {
+                consumed = buffered.receive(&executor.cx.shared.buffers, input);
+            }
             if buffered.is_whole() {
                 return (consumed, Arrived::Whole);
             }
@@ -231,6 +233,12 @@ impl Arrival {
         Ok(Some(&mut window[..window_bytes]))
     }
 
+    /// Bytes of a value in the cache that are still to come.
+    pub(crate) fn missing_bytes(&self) -> usize {
+        let Place::Cache { upload: Some(upload), .. } = &self.place else { return 0 };
+        upload.missing_bytes() as usize
+    }
+
     /// The first `n` bytes of the window were filled.
     pub(crate) fn filled(&mut self, n: usize) {
         if let Place::Cache { upload: Some(upload), .. } = &mut self.place {
@@ -244,10 +252,15 @@ impl Buffered {
         self.block.len() == self.whole_bytes
     }
 
+    /// True if enough of a large value has come at once: it need not wait here.
+    fn goes_to_cache(&self, input: &[u8]) -> bool {
+        self.value_bytes > BUFFERED_BYTES_MAX && self.block.is_empty() && input.len() > UPLOAD_BYTES_MIN
+    }
+
     /// Copies from `input` as much as belongs here. Returns how much that was.
     fn receive(&mut self, buffers: &Arc<BufferBudget>, input: &[u8]) -> usize {
         let kept_bytes_max =
-            if self.value_bytes > UPLOAD_BYTES_MIN { UPLOAD_BYTES_MIN } else { self.whole_bytes };
+            if self.value_bytes > BUFFERED_BYTES_MAX { UPLOAD_BYTES_MIN } else { self.whole_bytes };
         let mut consumed = 0;
         while consumed < input.len() && self.block.len() < kept_bytes_max {
             if self.block.len() == self.block.capacity() {
@@ -298,6 +311,9 @@ fn fill(window: &mut [u8], bytes: &[u8]) -> usize {
     window[..n].copy_from_slice(&bytes[..n]);
     n
 }
+
+/// Larger values are received where they will lie.
+const BUFFERED_BYTES_MAX: usize = 64 << 10;
 
 /// A smaller window is not received into: a read of its own would cost more than the copy.
 const WINDOW_BYTES_MIN: usize = 16 << 10;

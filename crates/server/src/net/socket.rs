@@ -4,12 +4,13 @@
 //! executed, while the guard keeps them valid. Small ones are sent with those of the other connections of the round
 //! ([`ClientSocket::send`]). What the socket does not take is sent when it is writable again.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use larder_engine::UPLOAD_BYTES_MIN;
 use larder_protocol::Error;
 use larder_protocol::admin::Streams;
 use rustix::io::Errno;
@@ -42,6 +43,8 @@ pub(crate) struct ClientSocket {
     pub(crate) is_watched: bool,
     /// Everything is sent, and the client knows that; it may read and send for a little longer.
     is_lingering: bool,
+    /// The last that came were bytes of a large value.
+    sends_large: bool,
     /// What the poller watches the socket for.
     pub(crate) interest: Interest,
 }
@@ -108,6 +111,7 @@ impl ClientSocket {
             is_parked: false,
             is_watched: false,
             is_lingering: false,
+            sends_large: false,
             interest,
         }
     }
@@ -321,12 +325,15 @@ impl ClientSocket {
     /// Receives once: into the value that is arriving, or else into the scratch buffer.
     fn receive_bytes(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Received {
         if self.wire.is_plain() && self.connection.is_receiving_value() {
-            match self.receive_value(cx) {
-                Received::Bytes(_) => {}
+            match self.receive_value(cx, scratch) {
+                Received::Bytes(0) => {}
                 other => return other,
             }
         }
-        let received = self.wire.receive(scratch, cx.tls, cx.counters);
+        // What comes into the scratch buffer of a large value is copied.
+        let length = if mem::take(&mut self.sends_large) { LARGE_HEAD_BYTES } else { scratch.len() };
+        let length = length.min(scratch.len());
+        let received = self.wire.receive(&mut scratch[..length], cx.tls, cx.counters);
         if let Received::Bytes(n) = received {
             cx.counters.bytes_read.add(n as u64);
         }
@@ -334,22 +341,27 @@ impl ClientSocket {
     }
 
     /// Receives into the windows of a large value, as long as there are any and the socket has bytes. `Bytes`: the
-    /// value needs no window any more, and what follows belongs into the scratch buffer.
-    fn receive_value(&mut self, cx: &mut WorkerContext<'_>) -> Received {
+    /// value needs no window any more, and so many of what follows are in the scratch buffer.
+    fn receive_value(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Received {
         for _ in 0..WINDOWS_PER_EVENT {
             let guards = cx.handles.pin(cx.shared.clock.now());
+            let missing_bytes = self.connection.missing_value_bytes();
             let received = match self.connection.window(&guards) {
                 Window::None => return Received::Bytes(0),
                 Window::TryAgain => Received::Busy,
                 Window::Fill(window) => {
                     let room = window.len();
-                    match read(self.wire.as_fd(), window) {
+                    // With its last bytes the value's end comes along, and perhaps the next request.
+                    let is_last = room + 1 >= missing_bytes;
+                    let tail = &mut scratch[..if is_last { TAIL_BYTES } else { 0 }];
+                    match read_both(self.wire.as_fd(), window, tail) {
                         Received::Bytes(n) => {
-                            self.connection.on_window_filled(n);
+                            self.connection.on_window_filled(n.min(room));
+                            self.sends_large = true;
                             cx.counters.bytes_read.add(n as u64);
                             self.client.on_input(guards.now().secs);
-                            if n < room {
-                                return Received::Nothing;
+                            if n != room {
+                                return n.checked_sub(room).map_or(Received::Nothing, Received::Bytes);
                             }
                             continue;
                         }
@@ -523,6 +535,22 @@ pub(crate) fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
     }
 }
 
+/// Reads once into two buffers, the second of which may be empty.
+fn read_both(fd: BorrowedFd<'_>, first: &mut [u8], second: &mut [u8]) -> Received {
+    if second.is_empty() {
+        return read(fd, first);
+    }
+    loop {
+        return match rustix::io::readv(fd, &mut [IoSliceMut::new(first), IoSliceMut::new(second)]) {
+            Ok(0) => Received::End(CloseReason::Normal),
+            Ok(n) => Received::Bytes(n),
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Received::Nothing,
+            Err(_) => Received::End(CloseReason::Error),
+        };
+    }
+}
+
 /// One gathered write; 0 if the socket takes nothing at the moment.
 pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
@@ -540,6 +568,11 @@ pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
 
 /// What a worker receives in one read, and the most pipelined input that a connection keeps.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+/// The same where the client has just sent a large value, and may send another: little more than what has to arrive
+/// before the rest is received where it will lie.
+const LARGE_HEAD_BYTES: usize = UPLOAD_BYTES_MIN + (1 << 10);
+/// What is received behind the end of a large value.
+const TAIL_BYTES: usize = 4 << 10;
 /// Free space in the scratch buffer for the last connection of a round.
 pub(crate) const ROOM_BYTES_MIN: usize = SCRATCH_BYTES / 2;
 /// Replies up to this size are sent at the end of the round. Sending a larger one costs so much that cache misses
