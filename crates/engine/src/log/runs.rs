@@ -230,12 +230,13 @@ impl Arena {
     }
 
     /// True if the next runs of this size would have to wait for memory until guards have ended: one should be evicted
-    /// ahead.
+    /// ahead. Not for the longest: they may only be announced.
     pub(crate) fn are_runs_scarce(&self, item_bytes: usize, slack_bytes: u64) -> bool {
         let units = self.segments.units_of(item_bytes);
         let bytes = self.segments.bytes_of(units);
         let limbo_bytes = self.limbo_bytes();
-        self.unused_bytes() < RUNS_AHEAD * bytes
+        bytes <= RETAINED_BYTES_MAX
+            && self.unused_bytes() < RUNS_AHEAD * bytes
             && limbo_bytes < RUNS_AHEAD * bytes
             && self.runs.longest_units.load(Relaxed) < RUNS_AHEAD as u32 * units
             && self.committed_bytes() + limbo_bytes < slack_bytes + bytes

@@ -277,6 +277,18 @@ impl Policy {
         Some((segments.claim(entry.id)?, ReclaimMode::Evict))
     }
 
+    /// Claims what is due first, if that is a large item.
+    pub(crate) fn claim_due_run(&self, segments: &Segments) -> Option<Claim> {
+        let mut queues = self.queues();
+        self.drop_stale_fronts(segments, &mut queues);
+        let entry = *queues.fifos.iter().filter_map(|fifo| fifo.front()).min_by_key(|entry| entry.due)?;
+        if !segments.is_run(entry.id) {
+            return None;
+        }
+        self.queues.clock.fetch_max(entry.due, Relaxed);
+        segments.claim(entry.id)
+    }
+
     /// Claims the large item that is due first. Scans all of them; used only when their address space is exhausted.
     pub(crate) fn next_run(&self, segments: &Segments) -> Option<Claim> {
         let queues = self.queues();

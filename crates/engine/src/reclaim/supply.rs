@@ -202,9 +202,8 @@ impl Guard<'_> {
         let take = |slack_bytes| arena.take_run(item_bytes, bytes, slack_bytes);
         if self.engine().evict {
             let slack_bytes = arena.slack_bytes(item_bytes);
-            // So that the next large value need not wait until guards have ended.
-            if arena.are_runs_scarce(item_bytes, slack_bytes) {
-                self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::Any);
+            if arena.are_runs_scarce(item_bytes, slack_bytes) && !arena.revoke_stopped_upload(self.now()) {
+                self.evict_ahead();
             }
             match take(slack_bytes) {
                 Ok(run) => return Ok(run),
@@ -227,6 +226,17 @@ impl Guard<'_> {
             AllocError::Memory => self.make_room(bytes, || take(0)),
             AllocError::AddressSpace => self.make_space(missing_bytes, || take(0)),
         })
+    }
+
+    /// Evicts a large item, if one is due next, so that the next one need not wait until guards have ended.
+    fn evict_ahead(&self) {
+        let engine = self.engine();
+        for _ in 0..RUNS_STEP {
+            let Some(run) = engine.policy.claim_due_run(&engine.arena.segments) else { return };
+            if self.reclaim_run(engine.victim(run, ReclaimMode::Evict)) >= engine.large_item_bytes() {
+                return;
+            }
+        }
     }
 
     /// With memory but no address space for a run: revokes an upload with a weaker claim, else evicts large items that
