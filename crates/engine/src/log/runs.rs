@@ -24,8 +24,8 @@ use crate::log::segment::{FREE, OpenSegment, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Now;
 
-/// An item that asks for less retains no more than this of the committed memory that its run has, so that a client that announces a large
-/// value and sends nothing holds no more.
+/// An item that asks for less retains no more than this of the committed memory that its run has, so that a client that
+/// announces a large value and sends nothing holds no more.
 const RETAINED_BYTES_MAX: u64 = 1 << 20;
 /// See [`Arena::slack_bytes`]: this part of the limit, or two items, ...
 const SLACK_PART: u64 = 32;

@@ -11,8 +11,8 @@
 //! The walk of a SET: the same, through [`batch::serve_plain_sets`] or [`Executor::execute`], with the value where it
 //! lies in the input, then `Executor::store` and `Guard::store_hinted`. A value that has not arrived whole becomes an
 //! `Arrival`, and the worker receives into [`Session::window`]. A small value waits beside its command line and is
-//! executed as if it had arrived at once. A large one (`BUFFERED_BYTES_MAX`) goes straight to its place in the cache once
-//! its first bytes have arrived (`Executor::reserve`, `Guard::window`), and `Guard::commit` links it there.
+//! executed as if it had arrived at once. A large one (`BUFFERED_BYTES_MAX`) goes straight to its place in the cache
+//! once its first bytes have arrived (`Executor::reserve`, `Guard::window`), and `Guard::commit` links it there.
 
 use std::ops::Range;
 use std::sync::Arc;
