@@ -78,11 +78,11 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         .into_iter()
         .chain(namespaces_file.iter().filter_map(|file| Some(file.path()?.into())));
     let reloaded: Vec<PathBuf> = reloaded.collect();
-    pollers::probe(&settings)?;
     let mut endpoints = Endpoints::open(&mut settings)?;
     let (segments, more) = settings.store.as_ref().map_or((0, 0), StoreSettings::segment_descriptors);
     let own = settings.own_descriptors() + endpoints.descriptors() + segments;
     settings.connections_max = privileges::allow_descriptors(settings.connections_max, own, more)?;
+    let pollers = pollers::open(&settings)?;
     address_space::share();
     announce(&settings);
     let plan = Plan::new(namespaces_file, &settings, &config(&settings)?)?;
@@ -108,7 +108,6 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if settings.lock_memory {
         privileges::allow_locked_memory();
     }
-    let pollers = pollers::open(&settings)?;
     // Before others learn our process id.
     let signals = Signals::take_over().map_err(no_signals)?;
     let pid_file = settings.pid_file.as_deref().and_then(|path| PidFile::write(path, target.as_ref()));
@@ -128,7 +127,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
                 .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?,
             None => Vec::new(),
         };
-        sandbox::sandbox(&reloaded, &written, settings.io)?;
+        sandbox::sandbox(&reloaded, &written)?;
     }
 
     let is_daemon = settings.daemon;
@@ -192,7 +191,6 @@ fn announce(settings: &Settings) {
     tracing::info!(
         version = larder_server::LARDER_VERSION,
         threads = settings.threads,
-        io = settings.io.name(),
         memory_mib = settings.memory_bytes >> 20,
         connections_max = settings.connections_max,
         options = given.join(" "),

@@ -133,18 +133,17 @@ mod tests {
 
     use super::*;
     use crate::net::poller::{Events, Poller, Token};
-    use crate::startup::settings::Io;
 
     #[test]
     fn a_signal_wakes_the_worker_that_serves_the_waiter() {
         let pool = WorkerPool::new(2, Vec::new()).expect("descriptors");
-        let (mut poller, mut events) = (Poller::new(Io::Epoll).expect("a descriptor"), Events::new());
+        let (poller, mut events) = (Poller::new().expect("a descriptor"), Events::new());
         for worker in [0, 1] {
             poller.add(pool.wake(worker), Token::UdpSocket(worker)).expect("it is an eventfd");
         }
         let mut woken = || {
             poller.wait(&mut events, Some(Duration::ZERO)).expect("it waits");
-            std::iter::from_fn(|| poller.take_event(&mut events)).collect::<Vec<_>>()
+            std::iter::from_fn(|| events.take()).collect::<Vec<_>>()
         };
         assert_eq!(woken(), []);
         let waiter = |connection| Waiter { worker: 1, connection };

@@ -58,11 +58,6 @@ impl Kit {
 }
 
 #[test]
-fn by_uring() {
-    server::again_by_uring(&[]);
-}
-
-#[test]
 fn both_versions_carry_values_of_all_sizes() {
     let kit = Kit::new("", &["-I", "8m"]);
     for version in [&TLS12, &TLS13] {

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::observe::journal;
 use crate::persistence::Driver;
-use crate::startup::settings::Io;
 use crate::web::PeerAddress;
 
 /// Finds an option by its letter.
@@ -415,18 +414,6 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "over UDP, send sources no more than they sent until they return a cookie",
         |d, _| {
             d.settings.udp_cookie = true;
-            Ok(())
-        },
-    ),
-    Row::honoured(
-        None,
-        "io",
-        Needed("<way>"),
-        "epoll",
-        "how workers wait: epoll, or uring (Linux 5.19 or later; docs/scaling.md)",
-        |d, v| {
-            d.settings.io = Io::of_name(v)
-                .ok_or_else(|| Refusal::new(EXIT_USAGE, format!("larderd: --io={v}: epoll or uring")))?;
             Ok(())
         },
     ),
