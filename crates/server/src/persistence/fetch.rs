@@ -18,7 +18,7 @@ use super::meters::ReadMeter;
 use crate::clock::Clock;
 use crate::conn::waiter::Waiter;
 use crate::namespaces::Handles;
-use crate::observe::journal::Rarely;
+use crate::observe::journal::{self, Rarely};
 
 /// A key that is to be looked up.
 #[derive(Debug)]
@@ -293,7 +293,8 @@ impl FetchQueue {
             Ok(None) => return (Fetched::Absent, None),
             Err(error) => {
                 if let Some(times) = self.unreadable.happened(clock.now().secs) {
-                    tracing::error!(key = %key.escape_ascii(), times, "the store cannot be read: {error}");
+                    let key_sha256 = journal::key_digest(key);
+                    tracing::error!(key_sha256, times, "the store cannot be read: {error}");
                 }
                 return (Fetched::Failed(Error::StoreUnreadable), None);
             }
