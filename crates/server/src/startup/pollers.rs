@@ -6,10 +6,10 @@ use crate::net::poller::Poller;
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::{Io, Settings};
 
-/// Checks that a poller can be made. Call it before the process goes to the background (while stderr is still
+/// Checks that the workers' pollers can be made. Call it before the process goes to the background (while stderr is still
 /// connected) and before listeners are bound. Errors: exit code 71.
 pub fn probe(settings: &Settings) -> Result<(), Refusal> {
-    Poller::new(settings.io).map(drop).map_err(|error| refusal(settings.io, &error))
+    open(settings).map(drop)
 }
 
 /// One poller for each worker. Call it after the fork, which a ring does not survive, and before privileges are dropped
