@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// With `-`: the server's --admin-listen, HOST:PORT or the path of a Unix socket
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
-    /// A file with the token of the server's --backup-token-file: with `-`, or for a user without the right to everything
+    /// A file with the token of the server's --backup-token-file: with `-`, or for a user without all rights
     #[arg(long, value_name = "FILE")]
     backup_token_file: Option<PathBuf>,
     /// Copy only what this earlier backup, and those that it follows, do not have

@@ -60,9 +60,9 @@ fn main() -> ExitCode {
 }
 
 /// Runs the server, from the settings to its end. Steps that can fail come before it goes to the background, so that
-/// the caller sees the failure. Names that another server may hold are taken after those steps; what can fail and has to
-/// come later is rehearsed before. Steps that need root come before privileges are dropped. Threads come last, because
-/// the other steps need a process with one thread.
+/// the caller sees the failure. Names that another server may hold are taken after those steps; what can fail and has
+/// to come later is rehearsed before. Steps that need root come before privileges are dropped. Threads come last,
+/// because the other steps need a process with one thread.
 fn serve(mut settings: Settings) -> Result<(), Refusal> {
     journal::open(&settings.journal, settings.verbosity);
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));

@@ -10,8 +10,8 @@ use super::disk_quotas::{DiskQuotas, record_bytes};
 use super::write_budgets::WriteBudgets;
 use crate::clock::Clock;
 
-/// The journal, for one namespace. Changes of items do not wake the committer: whoever makes them wakes it, once for many
-/// ([`Journal::wake_if_idle`]). Flushes do.
+/// The journal, for one namespace. Changes of items do not wake the committer: whoever makes them wakes it, once for
+/// many ([`Journal::wake_if_idle`]). Flushes do.
 pub(super) struct NamespaceBacking {
     pub(super) journal: Arc<Journal>,
     pub(super) clock: Arc<Clock>,

@@ -75,8 +75,8 @@ pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<St
     asking.collect()
 }
 
-/// A line if all clients come over Unix sockets, which have no TLS, and `-Z` is for them. Like memcached, larderd serves
-/// them: no other machine can connect.
+/// A line if all clients come over Unix sockets, which have no TLS, and `-Z` is for them. Like memcached, larderd
+/// serves them: no other machine can connect.
 pub fn unix_warning(listeners: &[Listener], settings: &Settings) -> Option<&'static str> {
     let is_unix = |listener: &Listener| matches!(listener.address, Address::Unix(_));
     let has_other_tls = settings.admin.tls

@@ -6,8 +6,8 @@ use crate::net::poller::Poller;
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::{Io, Settings};
 
-/// Checks that the workers' pollers can be made. Call it before the process goes to the background (while stderr is still
-/// connected) and before listeners are bound. Errors: exit code 71.
+/// Checks that the workers' pollers can be made. Call it before the process goes to the background (while stderr is
+/// still connected) and before listeners are bound. Errors: exit code 71.
 pub fn probe(settings: &Settings) -> Result<(), Refusal> {
     open(settings).map(drop)
 }

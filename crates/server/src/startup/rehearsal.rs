@@ -1,5 +1,5 @@
-//! Tries what the server does to itself after it has taken its names, since each of these steps may fail. The thread that
-//! tries them ends: a user, system calls and files that it has given up are still the process's.
+//! Tries what the server does to itself after it has taken its names, since each of these steps may fail. The thread
+//! that tries them ends: a user, system calls and files that it has given up are still the process's.
 
 use std::thread;
 
@@ -17,11 +17,9 @@ pub fn rehearse(
             user.map_or(Ok(()), Target::assume_in_thread)?;
             confine()
         };
-        let thread = thread::Builder::new().spawn_scoped(scope, steps);
-        let ended = thread.map(thread::ScopedJoinHandle::join);
-        let refuse = |reason: &str| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {reason}"));
-        ended
-            .map_err(|error| refuse(&error.to_string()))?
-            .unwrap_or_else(|_| Err(refuse("a thread panicked")))
+        let thread = thread::Builder::new()
+            .spawn_scoped(scope, steps)
+            .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -77,8 +77,8 @@ fn a_damaged_record_that_was_replaced_stops_nobody() {
     }
 }
 
-/// An item is damaged, and nothing has replaced it: what is before it arrives, the log has the digest of its key, once, and setting that
-/// again is enough.
+/// An item is damaged, and nothing has replaced it: what is before it arrives, the log has the digest of its key, once,
+/// and setting that again is enough.
 #[test]
 fn what_is_before_a_damaged_item_arrives() {
     let mut cluster = Cluster::with_options(2, 2, "log", &["--store-segment-kib", "64", "-v", LOG_FILE]);
