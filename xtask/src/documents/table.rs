@@ -77,7 +77,6 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
 pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo build", "cargo xtask test builds the programs"),
     ("cargo install", "the same build as cargo build"),
-    ("cargo run --release  ", "larderd, as cargo starts it, is run wherever options follow"),
     ("cargo xtask", "here only its chores and options are compared with their usage"),
     ("export PATH=$PWD/target/release", "nothing is built in the system"),
     ("install -D -m 755 target/c-library", "nothing is built in the system"),

@@ -32,7 +32,6 @@ use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Counters;
 use crate::observe::trace;
 use crate::observe::watch::Event;
-use crate::persistence;
 use crate::shared::Shared;
 
 /// A worker.
@@ -113,7 +112,6 @@ impl Worker {
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
-        persistence::backing::wake_later();
         self.poller.add(self.pool.wake(self.index), Token::Wake)?;
         for (number, socket) in self.udp_sockets.iter().enumerate() {
             self.poller.add(socket, Token::UdpSocket(number))?;

@@ -18,7 +18,7 @@ use super::meters::ReadMeter;
 use crate::clock::Clock;
 use crate::conn::waiter::Waiter;
 use crate::namespaces::Handles;
-use crate::observe::journal::Rarely;
+use crate::observe::journal::{self, Rarely};
 
 /// A key that is to be looked up.
 #[derive(Debug)]
@@ -67,9 +67,9 @@ pub(crate) struct FetchQueue {
 
 #[derive(Default)]
 struct QueueState {
-    waiting: VecDeque<Arc<Fetching>>,
-    /// Look-ups for which there was no memory, with the time of the next attempt.
-    deferred: VecDeque<(Instant, Arc<Fetching>)>,
+    /// In the order in which they came. Those for which there was no memory came again, with the time of the next
+    /// attempt: they have their turn among those that came since.
+    waiting: VecDeque<(Option<Instant>, Arc<Fetching>)>,
     is_stopping: bool,
 }
 
@@ -154,27 +154,24 @@ impl FetchQueue {
     /// Queues look-ups. The waiter is signalled once they are done.
     pub(crate) fn begin(&self, waiter: Waiter, wanted: Vec<Wanted>) -> Arc<Fetching> {
         let fetching = Arc::new(Fetching::new(waiter, wanted));
-        lock(&self.state).waiting.push_back(Arc::clone(&fetching));
+        lock(&self.state).waiting.push_back((None, Arc::clone(&fetching)));
         self.wake.notify_one();
         fetching
     }
 
     /// Number of look-ups that wait for a thread or for memory.
     pub(crate) fn len(&self) -> usize {
-        let state = lock(&self.state);
-        state.waiting.len() + state.deferred.len()
+        lock(&self.state).waiting.len()
     }
 
-    /// The next look-ups, if any wait.
+    /// The next look-ups, if any wait, without waiting for the time of an attempt.
     pub(super) fn try_next(&self) -> Option<Arc<Fetching>> {
-        let mut state = lock(&self.state);
-        let QueueState { waiting, deferred, .. } = &mut *state;
-        waiting.pop_front().or_else(|| Some(deferred.pop_front()?.1))
+        lock(&self.state).waiting.pop_front().map(|(_, fetching)| fetching)
     }
 
     /// Puts look-ups off until later, because there is no memory for them now.
     pub(super) fn defer(&self, fetching: Arc<Fetching>) {
-        lock(&self.state).deferred.push_back((Instant::now() + MEMORY_PAUSE, fetching));
+        lock(&self.state).waiting.push_back((Some(Instant::now() + MEMORY_PAUSE), fetching));
         self.wake.notify_one();
     }
 
@@ -185,14 +182,16 @@ impl FetchQueue {
             if state.is_stopping {
                 return None;
             }
-            if let Some(fetching) = state.waiting.pop_front() {
-                return Some(fetching);
-            }
+            // Those that are not due yet are of the last milliseconds, so there are few of them.
             let now = Instant::now();
-            match state.deferred.front().map(|(due, _)| due.saturating_duration_since(now)) {
-                Some(Duration::ZERO) => return state.deferred.pop_front().map(|(_, fetching)| fetching),
-                Some(left) => {
-                    let waited = self.wake.wait_timeout(state, left);
+            let is_due = |(due, _): &(Option<Instant>, _)| due.is_none_or(|due| due <= now);
+            if let Some(nth) = state.waiting.iter().position(is_due) {
+                return state.waiting.remove(nth).map(|(_, fetching)| fetching);
+            }
+            // No other one is due before the first.
+            match state.waiting.front().and_then(|(due, _)| *due) {
+                Some(due) => {
+                    let waited = self.wake.wait_timeout(state, due.saturating_duration_since(now));
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -293,7 +292,8 @@ impl FetchQueue {
             Ok(None) => return (Fetched::Absent, None),
             Err(error) => {
                 if let Some(times) = self.unreadable.happened(clock.now().secs) {
-                    tracing::error!(key = %key.escape_ascii(), times, "the store cannot be read: {error}");
+                    let key_sha256 = journal::key_digest(key);
+                    tracing::error!(key_sha256, times, "the store cannot be read: {error}");
                 }
                 return (Fetched::Failed(Error::StoreUnreadable), None);
             }
@@ -498,3 +498,27 @@ const TURN_MAX: Duration = Duration::from_secs(5);
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Guards last microseconds, unless their threads lose their cores.
 const TRIES_MAX: u32 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever comes later, a value for which there was no memory has its turn.
+    #[test]
+    fn what_was_put_off_is_not_overtaken_again_and_again() {
+        let order = |next: fn(&FetchQueue) -> Option<Arc<Fetching>>| {
+            let queue = FetchQueue::default();
+            let begin = |connection| queue.begin(Waiter { worker: 0, connection }, Vec::new());
+            begin(0);
+            let large = next(&queue).expect("it was begun");
+            begin(1);
+            queue.defer(large);
+            (2..5).for_each(|connection| _ = begin(connection));
+            std::thread::sleep(2 * MEMORY_PAUSE);
+            assert_eq!(queue.len(), 5);
+            [(); 5].map(|()| next(&queue).expect("it waits").waiter().connection)
+        };
+        assert_eq!(order(FetchQueue::next), [1, 0, 2, 3, 4]);
+        assert_eq!(order(FetchQueue::try_next), [1, 0, 2, 3, 4]);
+    }
+}

@@ -533,7 +533,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "backup-token-file",
         Needed("<file>"),
         "",
-        "let who has the token in this file take backups from --admin-listen",
+        "let who has the token in this file take backups, also from --admin-listen",
         |d, v| {
             d.store().backup_token_file = Some(v.into());
             Ok(())
