@@ -34,7 +34,7 @@ const SENTENCES: &[(&str, By)] = &[
         Test("conformance/tests/hostile.rs", "random_bytes"),
     ),
     (
-        "The code is Rust; `unsafe` is in three crates, in the modules that ARCHITECTURE.md lists.",
+        "The code is Rust; `unsafe` is in two crates, in the modules that ARCHITECTURE.md lists.",
         Here(unsafe_code_is_in_three_crates),
     ),
     (
