@@ -103,7 +103,7 @@ pub(super) struct FooterEntry {
     pub(super) digest: Digest,
     pub(super) is_put: bool,
     pub(super) class: SizeClass,
-    /// Below [`START_BYTES_MAX`](super::index::START_BYTES_MAX).
+    /// Below [`START_BYTES_MAX`].
     pub(super) offset: u64,
     pub(super) sequence: u64,
     /// Of a put, rounded down to 32 bits; 0: never.
