@@ -160,20 +160,20 @@ impl Liveness {
 
     /// Live bytes in the data of a sealed segment.
     fn live_bytes(&self, segment: &Segment) -> f64 {
-        segment.data_bytes.load(Relaxed) as f64 * self.share(segment)
+        segment.record_bytes() as f64 * self.share(segment)
     }
 }
 
 /// Bytes by which the disk usage exceeds 1.5 times the live bytes plus four segments; negative: it is below that. The
-/// four segments are one that is sealed, and the open ones: that of the log, whose file counts as it fills, and those
-/// of both cold streams.
+/// four segments are one that is sealed, and the open ones: that of the log, whose file counts as it fills, its footer
+/// included, and those of both cold streams.
 fn excess_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> i64 {
     let liveness = Liveness::of(store, segments, store.now_unix_secs.load(Relaxed));
     let (mut disk_bytes, mut live_bytes) = (0, 0.0);
     for segment in segments {
         if !segment.sealed.load(Relaxed) {
             let is_log = segment.stream == Stream::Log;
-            disk_bytes += if is_log { &segment.data_bytes } else { &segment.file_bytes }.load(Relaxed);
+            disk_bytes += if is_log { segment.filled_bytes() } else { segment.file_bytes.load(Relaxed) };
             live_bytes += segment.live_bytes() as f64;
         } else if segment.retired.load(Relaxed) {
             // Its file is about to be removed.

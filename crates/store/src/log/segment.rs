@@ -276,6 +276,8 @@ pub(super) struct Segment {
     pub(super) durable_bytes: AtomicU64,
     pub(super) synced_writes: AtomicU64,
     pub(super) file_bytes: AtomicU64,
+    /// Of an open segment: its records with keys, each of which has an entry in the footer.
+    pub(super) entry_count: AtomicU64,
     pub(super) sealed: AtomicBool,
     /// It is no longer part of the store; its file goes as soon as the manifest says so.
     pub(super) retired: AtomicBool,
@@ -313,8 +315,17 @@ impl Segment {
     }
 
     pub(super) fn live_bytes(&self) -> u64 {
-        let records = self.data_bytes.load(Relaxed).saturating_sub(SEGMENT_HEADER_BYTES as u64);
-        (records as f64 * self.live_share()) as u64
+        (self.record_bytes() as f64 * self.live_share()) as u64
+    }
+
+    /// Its data, without its own header.
+    pub(super) fn record_bytes(&self) -> u64 {
+        self.data_bytes.load(Relaxed).saturating_sub(SEGMENT_HEADER_BYTES as u64)
+    }
+
+    /// The length of the file of an open segment if it were sealed now.
+    pub(super) fn filled_bytes(&self) -> u64 {
+        self.data_bytes.load(Relaxed) + footer_bytes(self.entry_count.load(Relaxed) as usize)
     }
 
     /// The index names one record more, or one fewer.
@@ -475,6 +486,7 @@ impl Segment {
             durable_bytes: AtomicU64::new(SEGMENT_HEADER_BYTES as u64),
             synced_writes: AtomicU64::new(0),
             file_bytes: AtomicU64::new(0),
+            entry_count: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             damaged: AtomicBool::new(false),

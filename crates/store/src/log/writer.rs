@@ -90,6 +90,7 @@ impl Writer {
             self.segment.min_sequence.fetch_min(first, Relaxed);
             self.segment.max_sequence.fetch_max(last, Relaxed);
         }
+        self.segment.entry_count.store(self.entries.len() as u64, Relaxed);
         self.segment.data_bytes.store(self.end, Release);
     }
 
