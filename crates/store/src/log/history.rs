@@ -81,8 +81,9 @@ pub(super) fn read_log(
     };
     let segments: Vec<_> = store.segments.all().into_iter().filter(is_wanted).collect();
     // One that is full may not be sealed yet.
-    let has_next = |segment: &Arc<Segment>| segment.min_sequence.load(Relaxed) <= after_sequence + 1;
-    let first = segments.iter().rposition(has_next).unwrap_or(0);
+    let next_sequence = after_sequence.saturating_add(1);
+    let has_begun = |segment: &Arc<Segment>| segment.min_sequence.load(Relaxed) <= next_sequence;
+    let first = segments.iter().rposition(has_begun).unwrap_or(0);
     // In this order: the start rises before a segment goes.
     let oldest_sequence = store.log_start.load(Acquire);
     if after_sequence.saturating_add(1) < oldest_sequence {

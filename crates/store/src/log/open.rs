@@ -177,7 +177,7 @@ struct Recovered {
     open_log: OpenLog,
 }
 
-/// Bytes after the last whole batch of a segment, as a crash leaves them.
+/// Bytes after the last whole batch of a segment, as a crash leaves them; or all of a segment that follows such bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedTail {
     /// Name of the file.
