@@ -100,7 +100,8 @@ fn seal_before_switch(store: &LogStore, appender: &mut Appender) -> Result<()> {
     Ok(())
 }
 
-/// Seals the segment that is full, and prepares the next one. One thread does so at a time: it holds the cleaner's lock.
+/// Seals the segment that is full, and prepares the next one. One thread does so at a time: it holds the cleaner's
+/// lock.
 pub(super) fn roll(store: &LogStore) -> Result<()> {
     let (full, is_prepared) = {
         let appender = store.appender();

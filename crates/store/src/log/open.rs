@@ -503,8 +503,8 @@ impl NoteRecord {
 }
 
 impl Tail {
-    /// `first_sequence`: of the first record, if it is a segment of the log. `durable_bytes`: what the manifest knows to
-    /// have been durable.
+    /// `first_sequence`: of the first record, if it is a segment of the log. `durable_bytes`: what the manifest knows
+    /// to have been durable.
     fn read(
         segment: &Arc<Segment>,
         first_sequence: u64,
