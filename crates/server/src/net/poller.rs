@@ -62,6 +62,11 @@ impl Poller {
         }
     }
 
+    /// Watches the worker's own wake-up. Each signal is reported once, so nobody has to clear it.
+    pub(crate) fn add_wake(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, data(Token::Wake), epoll::EventFlags::IN | epoll::EventFlags::ET)?)
+    }
+
     /// Watches a client: a new one, or one that was deleted.
     pub(crate) fn admit(&self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, data(Token::Client(client)), flags(interest))?)

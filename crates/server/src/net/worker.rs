@@ -112,7 +112,7 @@ impl Worker {
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
-        self.poller.add(self.pool.wake(self.index), Token::Wake)?;
+        self.poller.add_wake(self.pool.wake(self.index))?;
         for (number, socket) in self.udp_sockets.iter().enumerate() {
             self.poller.add(socket, Token::UdpSocket(number))?;
         }
