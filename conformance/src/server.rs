@@ -173,9 +173,6 @@ pub fn command(program: &Path) -> Command {
     if is_root() {
         command.args(["-u", "nobody"]);
     }
-    if let Some(io) = env::var_os(IO_VARIABLE).filter(|_| is_larderd(program)) {
-        command.arg("--io").arg(io);
-    }
     command
 }
 
@@ -197,37 +194,6 @@ fn is_larderd(program: &Path) -> bool {
     let file = |path: &Path| fs::canonicalize(path).ok();
     file(program).is_some_and(|program| larderd().ok().and_then(|larderd| file(&larderd)) == Some(program))
 }
-
-/// Runs those tests of the calling binary once more whose names contain one of `names`, with a larderd that serves by
-/// io_uring. Where the kernel or a container refuses io_uring, it says so, and checks that larderd says so.
-///
-/// To be called by a test named `by_uring`, which is left out of that run.
-///
-/// # Panics
-/// If one of them fails; if larderd gives another reason than the documented one for not starting.
-pub fn again_by_uring(names: &[&str]) {
-    if env::var_os(IO_VARIABLE).is_some() {
-        return;
-    }
-    // Where it is allowed, this is refused for its endpoint: nothing listens at `/`.
-    let probe = Command::new(larderd().expect("larderd is built"))
-        .args(["--io", "uring", "-s", "/", "-u", "nobody"])
-        .output()
-        .expect("larderd runs");
-    let refusal = String::from_utf8_lossy(&probe.stderr);
-    if refusal.contains("--io") {
-        assert!(refusal.contains("--io=epoll runs everywhere"), "{refusal}");
-        assert_eq!(probe.status.code(), Some(71));
-        eprintln!("not run by io_uring, which this machine refuses: {refusal}");
-        return;
-    }
-    let mut tests = Command::new(env::current_exe().expect("this binary has a path"));
-    let status = tests.args(names).args(["--skip", "by_uring"]).env(IO_VARIABLE, "uring").status();
-    assert!(status.expect("it runs").success(), "see above: these tests fail with --io uring");
-}
-
-/// Names the `--io` of the larderd under test.
-const IO_VARIABLE: &str = "LARDERD_IO";
 
 /// A connection with `TCP_NODELAY`.
 pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {

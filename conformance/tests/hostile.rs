@@ -14,17 +14,11 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use larder_conformance::{Result, server};
+use larder_conformance::Result;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use talk::{ask, connect, expect, hit, others_are_served, read_to_end, send_until_closed, set};
 use trace::leaves_no_trace;
-
-/// Those in which sockets come, go, wait and fail; what bytes mean does not depend on the poller.
-#[test]
-fn by_uring() {
-    server::again_by_uring(&["reader", "connections", "close", "die", "dribbled", "silence"]);
-}
 
 #[test]
 fn a_hundred_thousand_commands_in_one_write() -> Result<()> {

@@ -47,7 +47,7 @@ fn run(args: &[String]) -> Result<()> {
     let Some((chore, rest)) = args.split_first() else { return Err(USAGE.into()) };
     let is_help = rest.iter().any(|word| word == "--help");
     if cfg!(debug_assertions) && MEASURING.contains(&chore.as_str()) && !is_help {
-        let mut optimized = shell::cargo(&["run", "--quiet", "--release", "--package", "xtask", "--"]);
+        let mut optimized = shell::cargo(&["run", "--release", "--package", "xtask", "--"]);
         return Err(optimized.args(args).exec().into());
     }
     match chore.as_str() {

@@ -269,7 +269,11 @@ fn build(target: &Path) -> Result<Built> {
     };
     step(1, "larderd and larder; each is optimized as a whole at the end, for some minutes");
     build("release", &["larder-server", "larder-cli"])?;
-    step(2, "liblarder_memcached, and again what it uses: in a library a panic must not end the program");
+    step(
+        2,
+        "liblarder_memcached; cargo compiles what it shares with the programs again: a panic ends them, and must not end \
+         a program that uses the library",
+    );
     build(C_LIBRARY_PROFILE, &["larder-memcached-c"])?;
     let program = |name| target.join("release").join(name);
     let c_library = target.join(C_LIBRARY_PROFILE).join("liblarder_memcached.so");

@@ -133,8 +133,8 @@ fn defines(text: &str, name: &str) -> bool {
     })
 }
 
-/// Modules of the engine, of `uring` and of `memcached-c` that allow unsafe code, except tests, are those that
-/// ARCHITECTURE.md lists (the latter two as `uring/...` and `memcached-c/...`). The other crates forbid it.
+/// Modules of the engine and of `memcached-c` that allow unsafe code, except tests, are those that ARCHITECTURE.md
+/// lists (the latter as `memcached-c/...`). The other crates forbid it.
 fn check_unsafe(files: &[File], wrong: &mut Vec<String>) {
     let document = files.iter().find(|file| file.path == "ARCHITECTURE.md").map_or("", |file| &file.text);
     let section = document.split("\n## ").find(|section| section.starts_with("Unsafe code\n"));
@@ -149,7 +149,7 @@ fn check_unsafe(files: &[File], wrong: &mut Vec<String>) {
             let module = path.strip_prefix("src/")?;
             let module = match of {
                 "engine" => module.to_owned(),
-                "uring" | "memcached-c" => format!("{of}/{module}"),
+                "memcached-c" => format!("{of}/{module}"),
                 _ => return None,
             };
             (!module.ends_with("tests") && file.allows_unsafe()).then_some(module)

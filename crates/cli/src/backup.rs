@@ -2,12 +2,14 @@
 
 mod stream;
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
 use larder_client::{Address, Client};
 
+use crate::admin::read_token;
 use crate::target::Target;
 use crate::{Failure, output};
 
@@ -29,7 +31,7 @@ pub(crate) struct Args {
     /// With `-`: the server's --admin-listen, HOST:PORT or the path of a Unix socket
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
-    /// With `-`: a file with the token of the server's --backup-token-file
+    /// A file with the token of the server's --backup-token-file: with `-`, or for a user without all rights
     #[arg(long, value_name = "FILE")]
     backup_token_file: Option<PathBuf>,
     /// Copy only what this earlier backup, and those that it follows, do not have
@@ -47,19 +49,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         ("-", Some(admin), Some(token_file)) => stream::run(admin, token_file, &args.target),
         ("-", ..) => usage("a stream needs --admin and --backup-token-file"),
-        (_, None, None) => run_in_place(args),
-        _ => usage("--admin and --backup-token-file are for a stream: larder backup -"),
+        (_, Some(_), _) => usage("--admin is for a stream: larder backup -"),
+        (_, None, token_file) => run_in_place(args, token_file.as_deref()),
     }
 }
 
-fn run_in_place(args: &Args) -> Result<(), Failure> {
+fn run_in_place(args: &Args, token_file: Option<&Path>) -> Result<(), Failure> {
+    let token = token_file.map(token_of).transpose()?;
     let server = args.target.only_server()?.to_string();
     let mut client = args.target.client()?;
     let names: Vec<&str> = [&args.name[..]].into_iter().chain(args.since.as_deref()).collect();
     if names.iter().any(|name| name.is_empty() || name.bytes().any(|byte| !byte.is_ascii_graphic())) {
         return Err(Failure::Usage("a name has letters, digits, `-`, `_` and `.`".into()));
     }
-    ask(&mut client, &server, &format!("store backup {}", names.join(" ")))?;
+    let token = token.map_or_else(String::new, |token| format!(" token={token}"));
+    ask(&mut client, &server, &format!("store backup {}{token}", names.join(" ")))?;
     loop {
         let stats = ask(&mut client, &server, "store")?;
         let value = |name| stats.iter().find(|(known, _)| known == name).map(|(_, value)| &value[..]);
@@ -83,6 +87,17 @@ fn run_in_place(args: &Args) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// The token in a file. Errors: it is none.
+fn token_of(file: &Path) -> Result<String, Failure> {
+    let refuse = |reason: &dyn Display| Failure::Usage(format!("{}: {reason}", file.display()));
+    let text = read_token(file).map_err(|error| refuse(&error))?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(refuse(&"a token is one word of printable ASCII"));
+    }
+    Ok(token.to_owned())
 }
 
 fn ask(client: &mut Client, server: &str, group: &str) -> Result<Vec<(String, String)>, Failure> {

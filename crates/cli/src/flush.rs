@@ -12,7 +12,7 @@ pub(crate) struct Args {
     /// Delete them after so many seconds, at most 30 days
     #[arg(long, value_name = "SECS", default_value_t = 0, value_parser = value_parser!(u32).range(..=2_592_000))]
     delay: u32,
-    /// Delete the items of the namespace with this prefix only; <null>: of the default namespace
+    /// Delete the items of the namespace with this prefix only; `<null>`: of the default namespace
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
     #[command(flatten)]

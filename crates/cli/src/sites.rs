@@ -16,7 +16,7 @@ use crate::troubles::Troubles;
 use crate::{Failure, output};
 
 const NOTE: &str = "\
-Exit code 0: every server sees every other site connected and up to date, with the right clock. Exit code 1: one does \
+Exit code 0: every server knows the others, and sees every other site connected and up to date, with the right clock. Exit code 1: one does \
 not, and standard error says which, and why.
 
 With --wait it looks again until all is well, and each site has what the others had changed when it began: after that \
@@ -58,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             since.entry(view.site).or_insert(view.time_micros);
             failures.extend(view.troubles(args.lag_max).into_iter().map(Failure::Failed));
         }
+        failures.extend(strangers(&views).into_iter().map(Failure::Failed));
         if args.wait.is_some() {
             failures.extend(missing(&views, &since).into_iter().map(Failure::Failed));
         }
@@ -84,6 +85,31 @@ fn look(target: &Target) -> Result<(Vec<View>, Vec<Failure>), Failure> {
         }
     }
     Ok((views, failures))
+}
+
+/// Servers that do not know each other, or cannot be told apart. A server does not miss a site of which nobody has told
+/// it.
+fn strangers(views: &[View]) -> Vec<String> {
+    let mut strangers = Vec::new();
+    for (nth, view) in views.iter().enumerate() {
+        for (other_nth, other) in views.iter().enumerate().filter(|(other_nth, _)| *other_nth != nth) {
+            let (server, site) = (&view.server, other.site);
+            if site == view.site {
+                if nth < other_nth {
+                    strangers.push(format!(
+                        "{server}, {}: one server, or two of site {site}: give each its own --site",
+                        other.server
+                    ));
+                }
+            } else if !view.may_know(site) {
+                strangers.push(format!(
+                    "{server}: it does not know site {site}, {}: name it there (--peer, --peers-file)",
+                    other.server
+                ));
+            }
+        }
+    }
+    strangers
 }
 
 /// What sites do not have yet of what others had changed by then.

@@ -71,8 +71,10 @@ pub enum Error {
     CrawlerBusy,
     /// stats store backup without a directory for it.
     BackupNotAllowed,
-    /// `stats store backup` from a client that may not read and write everything.
+    /// `stats store backup` from a client that may not read and write everything, and does not show the token.
     BackupNotForUser,
+    /// `stats replication compare` from a client that may not read and write everything.
+    CompareNotForUser,
     /// `stats store backup` while another backup is running.
     BackupRunning,
     /// stats store backup with a name that is none.
@@ -212,9 +214,12 @@ impl Error {
             Self::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
             Self::CrawlerBusy => "BUSY currently processing crawler request",
             Self::BackupNotAllowed => "CLIENT_ERROR backups not enabled",
-            Self::BackupNotForUser => "CLIENT_ERROR backups need the right to everything",
+            Self::BackupNotForUser => "CLIENT_ERROR backups need the right to everything or the backup token",
+            Self::CompareNotForUser => "CLIENT_ERROR comparisons need the right to everything",
             Self::BackupRunning => "BUSY currently taking a backup",
-            Self::BadBackupName => "CLIENT_ERROR usage: stats store backup <name> [<earlier name>]",
+            Self::BadBackupName => {
+                "CLIENT_ERROR usage: stats store backup <name> [<earlier name>] [token=<token>]"
+            }
             Self::OwnVersion => "CLIENT_ERROR CAS values of replicated items come from the server",
             Self::CrawlByHash => "ERROR an unknown error happened",
             Self::BadClass => "BADCLASS invalid class id",

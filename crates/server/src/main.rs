@@ -34,6 +34,7 @@ use larder_server::startup::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::startup::pollers;
 use larder_server::startup::privileges;
 use larder_server::startup::random;
+use larder_server::startup::rehearsal;
 use larder_server::startup::sandbox;
 use larder_server::startup::settings::Settings;
 use larder_server::startup::signals::Signals;
@@ -59,8 +60,9 @@ fn main() -> ExitCode {
 }
 
 /// Runs the server, from the settings to its end. Steps that can fail come before it goes to the background, so that
-/// the caller sees the failure. Names that another server may hold are taken after those steps. Steps that need root
-/// come before privileges are dropped. Threads come last, because the other steps need a process with one thread.
+/// the caller sees the failure. Names that another server may hold are taken after those steps; what can fail and has
+/// to come later is rehearsed before. Steps that need root come before privileges are dropped. Threads come last,
+/// because the other steps need a process with one thread.
 fn serve(mut settings: Settings) -> Result<(), Refusal> {
     journal::open(&settings.journal, settings.verbosity);
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -78,11 +80,11 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         .into_iter()
         .chain(namespaces_file.iter().filter_map(|file| Some(file.path()?.into())));
     let reloaded: Vec<PathBuf> = reloaded.collect();
-    pollers::probe(&settings)?;
     let mut endpoints = Endpoints::open(&mut settings)?;
     let (segments, more) = settings.store.as_ref().map_or((0, 0), StoreSettings::segment_descriptors);
     let own = settings.own_descriptors() + endpoints.descriptors() + segments;
     settings.connections_max = privileges::allow_descriptors(settings.connections_max, own, more)?;
+    let pollers = pollers::open(&settings)?;
     address_space::share();
     announce(&settings);
     let plan = Plan::new(namespaces_file, &settings, &config(&settings)?)?;
@@ -95,6 +97,17 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
     let store = settings.store.as_ref().map(|store| store.open(target.as_ref())).transpose()?;
     let namespaces = namespaces::build(plan, &settings, backing, warm)?;
+    let confine = || {
+        if !settings.drop_privileges {
+            return Ok(());
+        }
+        let failed = |error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}"));
+        let directories = settings.store.as_ref().map(StoreSettings::create_directories);
+        sandbox::sandbox(&reloaded, &directories.transpose().map_err(failed)?.unwrap_or_default())
+    };
+    rehearsal::rehearse(target.as_ref(), confine)?;
+    // Before others learn our process id.
+    let signals = Signals::take_over().map_err(no_signals)?;
     let port_file = std::env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from);
     endpoints.take_names(&settings, target.as_ref(), port_file.as_deref())?;
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));
@@ -108,9 +121,6 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if settings.lock_memory {
         privileges::allow_locked_memory();
     }
-    let pollers = pollers::open(&settings)?;
-    // Before others learn our process id.
-    let signals = Signals::take_over().map_err(no_signals)?;
     let pid_file = settings.pid_file.as_deref().and_then(|path| PidFile::write(path, target.as_ref()));
     if let Some(target) = &target {
         target.assume()?;
@@ -121,15 +131,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if let Some(web) = &mut endpoints.web {
         web.open_process_files();
     }
-    if settings.drop_privileges {
-        let written = match &settings.store {
-            Some(store) => store
-                .create_directories()
-                .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?,
-            None => Vec::new(),
-        };
-        sandbox::sandbox(&reloaded, &written, settings.io)?;
-    }
+    confine()?;
 
     let is_daemon = settings.daemon;
     let parts = Parts { clock, namespaces, persistence, store, secrets };
@@ -192,7 +194,6 @@ fn announce(settings: &Settings) {
     tracing::info!(
         version = larder_server::LARDER_VERSION,
         threads = settings.threads,
-        io = settings.io.name(),
         memory_mib = settings.memory_bytes >> 20,
         connections_max = settings.connections_max,
         options = given.join(" "),

@@ -1,7 +1,7 @@
 //! Namespaces: each has a policy and an engine of its own, so none evicts the items of another, and flushing one is
 //! flushing its engine. Without `--namespaces` there is the default alone, and no policy.
 //!
-//! A key becomes a place, its engine and its policy, in [`Guards::place`] (`guards`). [`build`] turns a table of
+//! A key becomes a place, its engine and its policy, in [`Guards::place`] (`guards`). [`build()`] turns a table of
 //! policies into engines: another kind of namespace begins there.
 
 mod build;

@@ -12,7 +12,7 @@
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
 //! - The committer, each reader and each worker have a meter ([`meters`]); [`figures`] reads them all.
 
-pub(crate) mod backing;
+mod backing;
 pub(crate) mod backups;
 mod commit_observer;
 pub(crate) mod disk_quotas;

@@ -15,6 +15,7 @@ pub mod pollers;
 pub mod privileges;
 mod protection;
 pub mod random;
+pub mod rehearsal;
 pub mod sandbox;
 pub mod settings;
 pub mod signals;

@@ -38,6 +38,7 @@ pub use peers::PeerAddress;
 use crate::net::listeners::{self, Listener};
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::process::ProcessFiles;
+use crate::persistence::StoreSettings;
 use crate::shared::Shared;
 use crate::startup::options::{EXIT_USAGE, Refusal};
 use crate::startup::settings::Settings;
@@ -58,8 +59,13 @@ impl Web {
             if !settings.admin_peers.is_empty() {
                 return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-peers needs --admin-listen"));
             }
-            if settings.store.as_ref().is_some_and(|store| store.backup_token_file.is_some()) {
-                return Err(Refusal::new(EXIT_USAGE, "larderd: --backup-token-file needs --admin-listen"));
+            let is_unused =
+                |store: &StoreSettings| store.backup_token_file.is_some() && store.backup_directory.is_none();
+            if settings.store.as_ref().is_some_and(is_unused) {
+                return Err(Refusal::new(
+                    EXIT_USAGE,
+                    "larderd: --backup-token-file needs --admin-listen or --backup-dir",
+                ));
             }
             return Ok(None);
         }

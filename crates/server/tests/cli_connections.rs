@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_conformance::folder::Folder;
-use larder_conformance::server::{self, Server, eventually};
+use larder_conformance::server::{Server, eventually};
 use larder_conformance::stats::Stats;
 
 fn start(args: &str) -> Server {
@@ -35,11 +35,6 @@ fn read_to_end(stream: &mut TcpStream) -> String {
     let mut got = Vec::new();
     stream.read_to_end(&mut got).expect("larderd closes");
     String::from_utf8_lossy(&got).into_owned()
-}
-
-#[test]
-fn by_uring() {
-    server::again_by_uring(&[]);
 }
 
 #[test]

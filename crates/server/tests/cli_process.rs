@@ -144,13 +144,18 @@ fn a_second_server_leaves_the_first_one_its_names() {
     // The user that root switches to creates files here.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
     let [socket, pid, store, cache] = ["socket", "pid", "store", "cache"].map(|name| folder.arg(name));
-    let [other, damaged] = ["other", "damaged"].map(|name| folder.arg(name));
+    let [other, damaged, sound] = ["other", "damaged", "sound"].map(|name| folder.arg(name));
     fs::create_dir(&damaged).expect("the folder is ours");
     fs::set_permissions(&damaged, fs::Permissions::from_mode(0o777)).expect("it is ours");
     folder.write("damaged/MANIFEST", "none");
     for (first, second) in [
         (vec![], vec!["-s", &other, "--store", &damaged]),
         (vec![], vec!["-s", &other, "--store", "/proc/none"]),
+        // It would have to make this directory after it has become another user.
+        (
+            vec![],
+            vec!["-s", &other, "-o", "drop_privileges", "--store", &sound, "--backup-dir", "/proc/none"],
+        ),
         (vec!["--store", &store], vec!["-s", &socket, "--store", &store]),
         (vec!["--store", &store], vec!["-s", &other, "--store", &store]),
         (vec!["-e", &cache], vec!["-s", &socket, "-e", &cache]),
@@ -171,6 +176,32 @@ fn a_second_server_leaves_the_first_one_its_names() {
         assert_eq!(server.ask("version\r\n", 8).as_deref(), Some("VERSION "), "{second:?}");
         assert_eq!(names(), before, "{second:?}");
     }
+}
+
+/// As in a container whose root may not become another user.
+#[test]
+fn who_may_not_become_the_user_takes_no_names() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let folder = Folder::create();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let (pid, other) = (folder.arg("pid"), folder.arg("other"));
+    let names = || ["pid", "ports"].map(|name| fs::read(folder.file(name)).ok());
+    let server = UnixServer::start(folder.file("socket"), &["-P", &pid]);
+    eventually(|| folder.file("pid").exists());
+    fs::write(folder.file("ports"), "of the first").expect("the folder is ours");
+    let before = names();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-setuid", "--", env!("CARGO_BIN_EXE_larderd")]);
+    command.args(["-u", "nobody", "-s", &other, "-P", &pid]);
+    let output = command.env("MEMCACHED_PORT_FILENAME", folder.file("ports")).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(71), "{said}");
+    assert!(said.contains("failed to assume identity of user nobody: "), "{said}");
+    assert_eq!(names(), before);
+    assert!(!folder.file("other").exists());
+    assert_eq!(server.ask("version\r\n", 8).as_deref(), Some("VERSION "));
 }
 
 /// Whoever may read a directory can lock it.

@@ -1,6 +1,5 @@
 //! `-o drop_privileges`: what a confined thread cannot do, and what a confined server still can.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -10,14 +9,11 @@ use std::thread;
 
 use larder_conformance::folder::Folder;
 use larder_server::startup::sandbox::sandbox;
-use larder_server::startup::settings::Io;
-use nix::libc;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 /// Both fences hold for the thread that raises them, and what it starts.
 fn confined<T: Send + 'static>(written: Vec<PathBuf>, act: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(move || {
-        sandbox(&[], &written, Io::Epoll).expect("the kernel can");
+        sandbox(&[], &written).expect("the kernel can");
         act()
     });
     thread.join().expect("it does not panic")
@@ -54,7 +50,7 @@ fn files_that_are_read_again_can_be_read_and_no_others() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
-        sandbox(std::slice::from_ref(&path), &[], Io::Epoll).expect("the kernel can");
+        sandbox(std::slice::from_ref(&path), &[]).expect("the kernel can");
         tell.send(fs::read(&path).ok()).expect("the test waits");
         wait.recv().expect("the test goes on");
         let other = fs::read(&beside).map_err(|error| error.kind());
@@ -97,28 +93,4 @@ fn files_of_a_store_can_be_changed_and_no_others() {
     assert_eq!(kinds[..3], [Ok(()); 3]);
     assert_eq!(kinds[3..9], [denied; 6]);
     assert_eq!(kinds[9], Ok(()));
-}
-
-/// As in a container: what forbids io_uring is named, with what to do.
-#[test]
-fn a_ring_that_is_forbidden_is_refused_by_name() {
-    for forbidden in [libc::SYS_io_uring_setup, libc::SYS_io_uring_register] {
-        let output = thread::spawn(move || {
-            let arch = std::env::consts::ARCH.try_into().expect("it is known");
-            let rules = BTreeMap::from([(forbidden, Vec::new())]);
-            let refusal = SeccompAction::Errno(libc::EPERM as u32);
-            let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch).expect("it is sound");
-            let program: BpfProgram = filter.try_into().expect("it is sound");
-            seccompiler::apply_filter(&program).expect("the kernel can");
-            let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
-            larderd.args(["--io", "uring", "-l", "127.0.0.1", "-p", "-1", "-u", "nobody"]).output()
-        });
-        let output = output.join().expect("it does not panic").expect("larderd runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            said.contains("--io=uring: Operation not permitted") && said.contains("--io=epoll"),
-            "{said}"
-        );
-        assert_eq!((output.status.code(), said.lines().count()), (Some(71), 1), "{said}");
-    }
 }

@@ -83,11 +83,6 @@ fn stored(server: &Server) -> usize {
 }
 
 #[test]
-fn by_uring() {
-    server::again_by_uring(&[]);
-}
-
-#[test]
 fn announced_values_evict_nothing() {
     for (args, count, value_bytes) in [("-m 64 -I 32m", 9, 33_000_000), ("-m 64 -I 1m", 400, 1_000_000)] {
         let server = start(args);

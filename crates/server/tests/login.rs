@@ -72,11 +72,6 @@ fn reload(server: &Server) {
 }
 
 #[test]
-fn by_uring() {
-    server::again_by_uring(&[]);
-}
-
-#[test]
 fn after_a_login_the_connection_is_as_any_other() {
     let passwords = Passwords::new("ann:pass:word x\nbob:other");
     let server = start(&["-Y", &passwords.path]);

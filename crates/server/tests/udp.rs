@@ -125,11 +125,6 @@ const A_MOMENT: Duration = Duration::from_millis(200);
 const A_WHILE: Duration = Duration::from_secs(2);
 
 #[test]
-fn by_uring() {
-    server::again_by_uring(&[]);
-}
-
-#[test]
 fn both_servers_answer_alike() {
     for program in both() {
         let server = start(&program, ONE_WORKER);

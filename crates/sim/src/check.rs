@@ -124,17 +124,24 @@ impl Check<'_> {
 
     fn get(&mut self, keys: &[Key], exptime: Option<i64>, vivify: Option<i64>, found: &[Found]) -> Verdict {
         let mut point = self.lo;
+        // A key without a value may be one that failed, whose reply shows nothing.
+        let shows_absence = self.is_shown && self.failed_keys == 0;
         for (index, key) in keys.iter().enumerate() {
             self.lo = point;
             point = match found.iter().find(|found| found.index as usize == index) {
                 Some(found) => self.hit(key, exptime, vivify, found),
-                None => match self.absent(key) {
-                    Err(_) if self.failed_keys > 0 => {
-                        self.failed_keys -= 1;
-                        Ok(self.lo)
+                None => {
+                    let is_shown = std::mem::replace(&mut self.is_shown, shows_absence);
+                    let verdict = self.absent(key);
+                    self.is_shown = is_shown;
+                    match verdict {
+                        Err(_) if self.failed_keys > 0 => {
+                            self.failed_keys -= 1;
+                            Ok(self.lo)
+                        }
+                        verdict => verdict,
                     }
-                    verdict => verdict,
-                },
+                }
             }
             .map_err(|wrong| format!("{}: {wrong}", key.escape_ascii()))?;
         }
@@ -170,7 +177,7 @@ impl Check<'_> {
         if marks.is_won {
             let number = self.unclaimed(key).ok_or_else(|| format!("nobody gave the token: {marks:?}"))?;
             if let Some(point) = point.filter(|_| self.witness.gives_token(key, number)) {
-                self.witness.claim(key, number);
+                self.witness.set_cause(key, number, Cause::Claimed);
                 return Ok(point);
             }
             return self.claim(key, number, |check, before, after, tick| {
@@ -280,8 +287,9 @@ impl Check<'_> {
     fn delete(&mut self, key: &[u8], compare: Option<u64>, answer: Answer) -> Verdict {
         match answer {
             Answer::Deleted => {
-                let number =
-                    self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
+                let number = self
+                    .unclaimed_removal(key)
+                    .ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
                 self.claim(key, number, |_, before, after, _| {
                     let before = before.ok_or("there was nothing")?;
                     if after.is_some() {
@@ -394,9 +402,9 @@ impl Check<'_> {
                     if is_touched { Ok(()) } else { Err("the touch did something else") }
                 })?;
                 // `mg` takes the token of a stale item in the same moment, also of one that it has made expire.
-                let at_once = self.witness.unclaimed(key, self.connection, tick + 1, tick + 1);
+                let at_once = self.witness.find(key, Cause::Request(self.connection), tick + 1, tick + 1);
                 if let Some(number) = at_once.filter(|number| self.witness.gives_token(key, *number)) {
-                    self.witness.claim(key, number);
+                    self.witness.set_cause(key, number, Cause::Claimed);
                 }
                 self.lo = tick;
                 Ok(self.lo)
@@ -422,6 +430,14 @@ impl Check<'_> {
 
     /// The server refused: whatever it did, it is not told.
     fn error(&mut self, op: &Op, kind: ErrorKind) -> Verdict {
+        // The change of a request that failed may have been made, and lost.
+        for key in op.keys() {
+            if let Some(number) = self.unclaimed(key)
+                && self.witness.transition(key, number).1.is_lost
+            {
+                self.witness.set_cause(key, number, Cause::Claimed);
+            }
+        }
         match (kind, op) {
             (ErrorKind::NonNumeric, Op::Arith { key, .. }) => {
                 self.present(key, |item| number_of(&item.value).is_none())
@@ -431,7 +447,7 @@ impl Check<'_> {
                 if let Some(number) = self.unclaimed(key)
                     && self.witness.transition(key, number).1.item.is_none()
                 {
-                    self.witness.claim(key, number);
+                    self.witness.set_cause(key, number, Cause::Failed(self.connection));
                 }
                 Ok(self.lo)
             }
@@ -441,8 +457,17 @@ impl Check<'_> {
         }
     }
 
+    /// The first change of this connection that no request was found for yet.
     fn unclaimed(&self, key: &[u8]) -> Option<usize> {
-        self.witness.unclaimed(key, self.connection, self.lo, self.hi)
+        self.witness.find(key, Cause::Request(self.connection), self.lo, self.hi)
+    }
+
+    /// The same for a removal, which may have been taken for that of a store that failed.
+    fn unclaimed_removal(&self, key: &[u8]) -> Option<usize> {
+        let number = self.unclaimed(key);
+        let is_removal = |number: &usize| self.witness.transition(key, *number).1.item.is_none();
+        let of_failed = || self.witness.find(key, Cause::Failed(self.connection), self.lo, self.hi);
+        number.filter(is_removal).or_else(of_failed).or(number)
     }
 
     /// Takes a change for this request, if it is what the request asked for.
@@ -461,7 +486,7 @@ impl Check<'_> {
         if self.is_shown && state.is_lost {
             return Err(format!("it was acknowledged, and change {place} is lost"));
         }
-        self.witness.claim(key, number);
+        self.witness.set_cause(key, number, Cause::Claimed);
         self.show(place);
         Ok(tick)
     }

@@ -7,7 +7,7 @@ use larder_store::commit::{Change, Journal, Kind, Observer};
 
 use crate::backing::lock;
 use crate::disk::Disk;
-use crate::witness::Witness;
+use crate::witness::{Place, Witness};
 
 /// The server's own observer, watched.
 pub(crate) struct WitnessObserver {
@@ -17,6 +17,14 @@ pub(crate) struct WitnessObserver {
     pub(crate) disk: Arc<Disk>,
     /// What was shown is never lost.
     pub(crate) is_sync: bool,
+}
+
+impl WitnessObserver {
+    /// The place up to which the store has all changes.
+    fn applied(&self, witness: &Witness) -> Place {
+        let (changes, _) = self.journal.load();
+        witness.place_of(self.journal.last_given() - changes)
+    }
 }
 
 impl Observer for WitnessObserver {
@@ -29,28 +37,25 @@ impl Observer for WitnessObserver {
         let mut witness = lock(&self.witness);
         let due = match change.kind() {
             Kind::Put { .. } | Kind::Delete { .. } => {
-                let version = match change.kind() {
-                    Kind::Put { version, .. } => Some(version),
-                    _ => None,
-                };
                 let kept = self.disk.item(change.key());
-                return witness.on_lost(change.key(), version, kept.as_ref(), self.is_sync);
+                let applied = self.applied(&witness);
+                return witness.on_lost(change.key(), applied, kept.as_ref(), self.is_sync);
             }
             Kind::Flush => None,
             Kind::FlushAt { at_secs } => Some(Some(i64::try_from(at_secs).unwrap_or(i64::MAX))),
             Kind::CancelFlushAt => Some(None),
             Kind::Nothing | Kind::Note | Kind::Touch { .. } | Kind::FlushBelow { .. } => return,
         };
-        let (changes, _) = self.journal.load();
-        let applied = witness.place_of(self.journal.last_given() - changes);
+        let applied = self.applied(&witness);
         witness.on_lost_flush(due, applied, &self.disk.items(), self.is_sync);
     }
 
     fn on_kept(&self, change: &Change) {
         let mut witness = lock(&self.witness);
+        let applied = self.applied(&witness);
         match change.kind() {
-            Kind::Delete { .. } => witness.on_kept_removal(change.key()),
-            _ => witness.on_kept_flush(&self.disk.items()),
+            Kind::Delete { .. } => witness.on_kept_removal(change.key(), applied),
+            _ => witness.on_kept_flush(applied, &self.disk.items()),
         }
     }
 

@@ -61,6 +61,19 @@ pub(crate) enum Op {
 pub(crate) type KnownVersion = Option<(Key, u64)>;
 
 impl Op {
+    /// The keys that it may change.
+    pub(crate) fn keys(&self) -> &[Key] {
+        match self {
+            Self::Get { keys, .. } => keys,
+            Self::Store { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Invalidate { key, .. }
+            | Self::Arith { key, .. }
+            | Self::Touch { key, .. } => std::slice::from_ref(key),
+            Self::Flush { .. } | Self::Noop => &[],
+        }
+    }
+
     /// A random one. `unix_secs`: the time.
     pub(crate) fn random(
         rng: &mut Rng,

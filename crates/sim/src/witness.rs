@@ -31,6 +31,8 @@ pub(crate) enum Cause {
     Request(u32),
     /// The same, once the request is known.
     Claimed,
+    /// A removal by a store of this connection that failed, or by a deletion behind it.
+    Failed(u32),
     /// A flush, a loss, or a restart.
     Other,
 }
@@ -173,20 +175,13 @@ impl Witness {
         self.flushes.push(Flush { tick, place, due: Some(due), cause, is_lost: false });
     }
 
-    /// The journal has lost changes of this key, among them the one that stored `version`: the key has what the store
-    /// has.
-    pub(crate) fn on_lost(
-        &mut self,
-        key: &[u8],
-        version: Option<u64>,
-        kept: Option<&Item>,
-        is_promised: bool,
-    ) {
+    /// The journal has lost the changes of this key behind `applied`: the key has what the store has.
+    pub(crate) fn on_lost(&mut self, key: &[u8], applied: Place, kept: Option<&Item>, is_promised: bool) {
         let tick = self.next_tick();
         let shown = self.shown;
         self.note(|| format!("a change of {} is lost: it is {}", key.escape_ascii(), describe(kept)));
         let history = history(&mut self.histories, key);
-        let is_kept = |state: &State| !state.is_lost && state.item.as_ref() == kept;
+        let is_kept = |state: &State| !state.is_lost && state.place <= applied && state.item.as_ref() == kept;
         let Some(at) = history.states.iter().rposition(is_kept) else {
             self.wrong.get_or_insert_with(|| {
                 format!("the store has of {} what was never written", key.escape_ascii())
@@ -199,27 +194,26 @@ impl Witness {
             self.wrong.get_or_insert_with(|| format!("{} was shown, and is lost", key.escape_ascii()));
         }
         lost.iter_mut().for_each(|state| state.is_lost = true);
-        // A removal behind the lost change may look like what is kept.
-        let is_it = |state: &&mut State| {
-            let item = state.item.as_ref();
-            item != kept && version.is_some() && item.map(|item| item.version) == version
-        };
-        history.states.iter_mut().filter(is_it).for_each(|state| state.is_lost = true);
         history.push_kept(tick, place, kept.cloned());
     }
 
-    /// The store has made a removal of this key, although a change before it was lost.
-    pub(crate) fn on_kept_removal(&mut self, key: &[u8]) {
+    /// The store has made the first removal of this key behind `applied` that counted as lost, although a change before
+    /// it was lost.
+    pub(crate) fn on_kept_removal(&mut self, key: &[u8], applied: Place) {
         let tick = self.next_tick();
         let history = history(&mut self.histories, key);
+        let is_it = |state: &&mut State| state.is_lost && state.place > applied && state.item.is_none();
+        if let Some(kept) = history.states.iter_mut().find(is_it) {
+            kept.is_lost = false;
+        }
         let place = history.states.iter().map(|state| state.place).max().unwrap_or_default();
         history.push_kept(tick, place, None);
     }
 
     /// The store has made a flush, although a change before it was lost, and has these items now.
-    pub(crate) fn on_kept_flush(&mut self, store: &BTreeMap<Key, Item>) {
+    pub(crate) fn on_kept_flush(&mut self, applied: Place, store: &BTreeMap<Key, Item>) {
         let keys: Vec<Key> = self.histories.keys().filter(|key| !store.contains_key(*key)).cloned().collect();
-        keys.iter().for_each(|key| self.on_kept_removal(key));
+        keys.iter().for_each(|key| self.on_kept_removal(key, applied));
     }
 
     /// The journal has lost a flush, or the note that one is due; the store has all up to `applied`.
@@ -237,7 +231,7 @@ impl Witness {
         if due.is_none() {
             let keys: Vec<Key> = self.histories.keys().cloned().collect();
             for key in keys {
-                self.on_lost(&key, None, store.get(&key), is_promised);
+                self.on_lost(&key, applied, store.get(&key), is_promised);
             }
         }
     }
@@ -380,11 +374,11 @@ impl Witness {
         self.look(key, self.tick).0
     }
 
-    /// The first change of a key by a connection in a range that no request was found for yet: its number.
-    pub(crate) fn unclaimed(&self, key: &[u8], connection: u32, lo: Tick, hi: Tick) -> Option<usize> {
+    /// The first change of a key with this cause in a range: its number.
+    pub(crate) fn find(&self, key: &[u8], cause: Cause, lo: Tick, hi: Tick) -> Option<usize> {
         let history = self.histories.get(key)?;
         let from = history.states.partition_point(|state| state.from < lo);
-        let is_its = |state: &State| state.cause == Cause::Request(connection) && state.from <= hi;
+        let is_its = |state: &State| state.cause == cause && state.from <= hi;
         history.states[from..].iter().position(is_its).map(|at| from + at)
     }
 
@@ -404,9 +398,9 @@ impl Witness {
         before.is_stale && !before.is_token_held && *after == Item { is_token_held: true, ..before.clone() }
     }
 
-    pub(crate) fn claim(&mut self, key: &[u8], number: usize) {
+    pub(crate) fn set_cause(&mut self, key: &[u8], number: usize, cause: Cause) {
         if let Some(history) = self.histories.get_mut(key) {
-            history.states[number].cause = Cause::Claimed;
+            history.states[number].cause = cause;
         }
     }
 

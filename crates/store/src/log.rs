@@ -7,6 +7,7 @@
 //! | `notes` | the caller's notes |
 //! | `open` | from files to a store: manifest, snapshot or footers, the tail |
 //! | `writer`, `append` | the end of a segment; batches |
+//! | `next`, `sync` | the next segment of the log; making durable |
 //! | `get`, `keys`, `states` | reading one item, or the state of a key; scans of all |
 //! | `history` | reading the log in its order |
 //! | `clean` | getting back the room of dead records |
@@ -15,8 +16,9 @@
 //! | `window` | reading a segment forward |
 //!
 //! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, the sync lock, then one
-//! of: a shard of the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken
-//! under a shard's lock). Readers only take the locks of a shard, of the flushes and of the segment table.
+//! of: a shard of the index, the flushes, the notes, the retention, the usage, the prepared segment, the segment table
+//! (which may be taken under a shard's lock). Readers only take the locks of a shard, of the flushes and of the segment
+//! table.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -34,6 +36,7 @@ mod history;
 mod index;
 mod keys;
 pub(crate) mod manifest;
+mod next;
 mod notes;
 pub(crate) mod open;
 mod record;
@@ -41,6 +44,7 @@ mod retain;
 pub(crate) mod segment;
 mod snapshot;
 mod states;
+mod sync;
 mod usage;
 mod window;
 mod writer;
@@ -115,7 +119,9 @@ pub struct LogStore {
     /// Held while a thread waits for the appender: see [`Self::appender`].
     next_appender: Mutex<()>,
     manifest: Mutex<ManifestState>,
-    /// Held while the open segment is synced.
+    /// The next segment of the log, if it is ready: empty, and named by the manifest.
+    prepared: Mutex<Option<Writer>>,
+    /// Held while a segment of the log is synced.
     syncing: Mutex<()>,
     last_sequence: AtomicU64,
     durable_sequence: AtomicU64,
@@ -140,6 +146,8 @@ pub struct LogStore {
 struct Appender {
     /// `None` until there is something to append, and after a segment was sealed and the next could not be made.
     writer: Option<Writer>,
+    /// The segment before, if it is not sealed yet. Nothing is appended to it.
+    full: Option<Arc<Writer>>,
     /// The open segment was made in the space that is set aside for removals: nothing else is appended to it.
     is_reserve: bool,
     /// The bytes of a batch, but for large values.
@@ -274,6 +282,10 @@ impl LogStore {
         Ok(())
     }
 
+    fn prepared(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn manifest(&self) -> MutexGuard<'_, ManifestState> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,7 +308,7 @@ impl Store for LogStore {
     }
 
     fn sync(&self) -> Result<u64> {
-        append::sync(self)
+        sync::sync(self)
     }
 
     fn keep_readable(&self, entries: &[Entry<'_>]) -> Result<()> {
@@ -445,7 +457,7 @@ impl Store for LogStore {
         let (sync, (mut image, segments)) = {
             let appender = self.appender();
             let image = self.capture(&appender);
-            (append::begin_sync(self, &appender), image_with_files(image, self.segments.all()))
+            (sync::begin_sync(self, &appender), image_with_files(image, self.segments.all()))
         };
         sync.finish(self)?;
         image.next_number = self.manifest().next_number;

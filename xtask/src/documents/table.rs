@@ -68,6 +68,7 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
     ("docs/http.md", "python", "cargo xtask clients requests"),
     ("docs/http.md", "nginx", "cargo xtask clients Nginx"),
     ("docs/logs.md", "json", "$ jq -e .timestamp block"),
+    ("docs/guides/namespaces.md", "toml", "$ mv block namespaces.toml"),
     ("docs/start.md", "python", "$ mv block hello.py"),
     ("docs/replication-protocol.md", "hexdump", "cargo test --package larder-replication --test wire"),
     ("docs/store-format.md", "hexdump", "cargo test --package larder-store --test format"),
@@ -77,7 +78,7 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
 pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo build", "cargo xtask test builds the programs"),
     ("cargo install", "the same build as cargo build"),
-    ("cargo run --release  ", "larderd, as cargo starts it, is run wherever options follow"),
+    ("cargo run --release -- -l 127.0.0.1 ", "the page starts larderd in the background further down"),
     ("cargo xtask", "here only its chores and options are compared with their usage"),
     ("export PATH=$PWD/target/release", "nothing is built in the system"),
     ("install -D -m 755 target/c-library", "nothing is built in the system"),
@@ -98,6 +99,10 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("editor ", "waits for its user"),
     ("vi ", "waits for its user"),
     ("printf 'watch ", "goes on until Ctrl-C; crates/cli/tests/tools/events.rs"),
+    ("larder flush -s cache-1 --prefix", "this server has no namespaces; docs/guides/namespaces.md"),
+    ("ssh vault", "needs another machine; crates/cli/tests/tools/backup.rs"),
+    ("python3 generate.py", "takes the clients that cargo xtask test installs, and writes what it tests"),
+    ("LARDER_VALUE_CLIENTS=", "cargo xtask test runs it"),
     ("larder top", "has a screen; crates/cli/tests/tools/screen.rs"),
     (
         "larder dump old-cache --file old.dump --resume",

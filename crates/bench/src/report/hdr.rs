@@ -30,7 +30,7 @@ pub fn write(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         let length = Duration::try_from_secs_f64(period.secs).unwrap_or_default();
         let mut line = |nanos: &_, tag| {
             if let Err(error) = log.write_histogram(nanos, begins, length, tag) {
-                failed.get_or_insert_with(|| io::Error::other(format!("{error:?}")));
+                failed.get_or_insert_with(|| io::Error::other(error.to_string()));
             }
         };
         line(&period.tally.all().latency_nanos, None);

@@ -15,14 +15,14 @@ pub type Wrong = String;
 /// A histogram as text.
 pub fn encode(histogram: &Histogram<u64>) -> Result<String, Wrong> {
     let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(|error| format!("{error:?}"))?;
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(|error| error.to_string())?;
     Ok(STANDARD.encode(bytes))
 }
 
 /// The histogram that a text stands for.
 pub fn decode(text: &str) -> Result<Histogram<u64>, Wrong> {
     let bytes = STANDARD.decode(text).map_err(|error| error.to_string())?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| format!("{error:?}"))
+    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())
 }
 
 /// For serde.

@@ -8,8 +8,9 @@ use indicatif::ProgressBar;
 use larder_client::{Address, Stream};
 use larder_store::{Error, verify_stream};
 
+use super::token_of;
 use crate::Failure;
-use crate::admin::{Request, judge, read_head, read_token};
+use crate::admin::{Request, judge, read_head};
 use crate::target::Target;
 use crate::transfer::progress;
 
@@ -18,14 +19,13 @@ pub(super) fn run(admin: &Address, token_file: &Path, target: &Target) -> Result
     if output.is_terminal() {
         return Err(Failure::Usage("a backup is no text: send it to a file, or to a program".into()));
     }
-    let token = read_token(token_file)
-        .map_err(|error| Failure::Usage(format!("{}: {error}", token_file.display())))?;
+    let token = token_of(token_file)?;
     let of_io = |error: &io::Error| Failure::of_io(admin, error);
     let tls = target.tls()?;
     let mut stream =
         Stream::connect(admin, tls.as_ref(), Some(target.timeout())).map_err(|error| of_io(&error))?;
     stream.set_timeout(Some(target.timeout())).map_err(|error| of_io(&error))?;
-    let request = Request { method: "GET", path: "/api/backup", token: Some(token.trim()) };
+    let request = Request { method: "GET", path: "/api/backup", token: Some(&token) };
     request.send(&mut stream, admin).map_err(|error| of_io(&error))?;
     let (head, rest) = read_head(&mut stream).map_err(|error| of_io(&error))?;
     judge(admin, &head, &rest, "--backup-token-file")?;

@@ -86,6 +86,11 @@ impl View {
         peers.chain(others).collect()
     }
 
+    /// Whether a site is among those that the server sees, or may be at an address where nobody has answered yet.
+    pub(super) fn may_know(&self, site: u8) -> bool {
+        self.rows().iter().any(|row| row.site == site || row.site == 0)
+    }
+
     /// What is wrong, each with the server's name.
     pub(super) fn troubles(&self, lag_secs_max: u32) -> Vec<String> {
         let refused = self.own.text("refused").filter(|refused| !refused.is_empty());

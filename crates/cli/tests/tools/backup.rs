@@ -125,7 +125,8 @@ fn who_may_not_gets_a_sentence() {
     for (args, why) in [
         (&["backup", "-"][..], "needs --admin and --backup-token-file"),
         (&["backup", "-", "--since", "monday"], "a stream has everything"),
-        (&["backup", "monday", "--admin", &admin], "are for a stream"),
+        (&["backup", "monday", "--admin", &admin], "--admin is for a stream"),
+        (&["backup", "monday", "--backup-token-file", &folder.arg("missing")], "missing"),
         (&["restore", "-", "monday", "--to", "/nowhere"], "stands alone"),
     ] {
         let ended = larder(&server, args);
@@ -135,4 +136,35 @@ fn who_may_not_gets_a_sentence() {
     let _server = start_larderd(&["--store", &folder.arg("another"), "--admin-listen", &without]);
     let (ended, _) = stream(&folder, &without, &token);
     assert_eq!((ended.code, ended.err.contains("--backup-token-file")), (77, true), "{}", ended.err);
+}
+
+/// Below `--backup-dir` as well, for a user who may not read and write everything.
+#[test]
+fn the_token_stands_for_the_right_to_everything() {
+    let folder = Folder::create();
+    folder.write("token", TOKEN);
+    folder.write("users", "root:pw\nanna:pw\n");
+    folder.write("password", "pw");
+    folder.write("namespaces", "[default]\nusers = { read = [\"anna\"], write = [\"root\"] }\n");
+    let [token, users, password, namespaces, store, backups] =
+        ["token", "users", "password", "namespaces", "store", "backups"].map(|name| folder.arg(name));
+    let server = start_larderd(&[
+        "-Y",
+        &users,
+        "--namespaces",
+        &namespaces,
+        "--store",
+        &store,
+        "--backup-dir",
+        &backups,
+        "--backup-token-file",
+        &token,
+    ]);
+    let anna = ["backup", "monday", "--user", "anna", "--password-file", &password];
+    let refused = larder(&server, &anna);
+    let told = "backups need the right to everything or the backup token";
+    assert!(refused.code != 0 && refused.err.contains(told), "{}", refused.err);
+    let taken = ok(&server, &[&anna[..], &["--backup-token-file", &token]].concat());
+    assert!(taken.starts_with("monday: ") && !taken.contains(TOKEN), "{taken}");
+    assert!(folder.file("backups/monday/MANIFEST").exists());
 }

@@ -101,6 +101,44 @@ fn sites_are_shown_as_they_see_each_other() {
     assert!(none.code == 1 && none.err.contains("it is not one of several sites"), "{none:?}");
 }
 
+/// A site that nobody has told of another one misses nothing.
+#[test]
+fn sites_that_do_not_know_each_other_are_not_well() {
+    let folder = Folder::create();
+    let token = folder.write("token", "both-sites-know-this-token\n").display().to_string();
+    let start = |store: &str, site: &str, listen: &str, options: &[&str]| {
+        let store = folder.arg(store);
+        let common = ["--store", &store, "--site", site, "--replication-listen", listen];
+        start_larderd(&[&common[..], &["--replication-token-file", &token], options].concat())
+    };
+    let sites = |servers: &[&Server]| {
+        let addresses: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        larder(servers[0], &[&["sites", "--wait", "1"][..], &addresses].concat())
+    };
+    let listen = format!("127.0.0.1:{}", free_port());
+    let one = start("first", "1", &listen, &[]);
+    assert_eq!(sites(&[&one]).code, 0, "nobody else is named");
+    for (store, site, options, causes) in [
+        ("stranger", "2", &[][..], &["it does not know site 2, ", "it does not know site 1, "][..]),
+        // It asks to join, and is refused.
+        (
+            "refused",
+            "2",
+            &["--peer", &listen],
+            &["it takes no changes: ", "site 2 is not among the configured peers"],
+        ),
+        ("twin", "1", &[], &["two of site 1: give each its own --site"]),
+    ] {
+        let other = start(store, site, "127.0.0.1:0", options);
+        let ended = sites(&[&one, &other]);
+        assert_eq!(ended.code, 1, "{site} {options:?}: {ended:?}");
+        for cause in causes {
+            assert!(ended.err.contains(cause), "{site} {options:?}: {cause}: {ended:?}");
+        }
+    }
+}
+
 #[test]
 fn a_server_is_made_read_only_and_asked() {
     let pair = Pair::start();

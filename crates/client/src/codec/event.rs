@@ -107,6 +107,39 @@ impl ErrorKind {
     }
 }
 
+impl fmt::Display for Outcome<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found { hits, keys } => write!(f, "{hits} of {keys} keys found"),
+            Self::Stored { .. } => f.write_str("stored"),
+            Self::NotStored => f.write_str("not stored"),
+            Self::Exists => f.write_str("the CAS value differs"),
+            Self::NotFound => f.write_str("no such key"),
+            Self::Deleted => f.write_str("deleted"),
+            Self::Touched => f.write_str("touched"),
+            Self::Number(number) => number.fmt(f),
+            Self::Ok => f.write_str("done"),
+            Self::Version(version) => escaped(&String::from_utf8_lossy(version), f),
+            Self::LoggedIn => f.write_str("logged in"),
+            Self::Error(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OutOfMemory => "out of memory",
+            Self::TooLarge => "the value is too large",
+            Self::NonNumeric => "the value is not a number",
+            Self::Unauthenticated => "not logged in",
+            Self::UnknownCommand => "unknown command",
+            Self::Client => "an error of the client",
+            Self::Server => "an error of the server",
+        })
+    }
+}
+
 impl<'i> ErrorReply<'i> {
     /// Parses an error line of the text and meta protocols; `None`: it is none.
     pub(super) fn of_line(line: &'i [u8]) -> Option<Self> {

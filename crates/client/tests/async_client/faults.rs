@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use larder_client::async_client::AsyncBuilder;
-use larder_client::codec::{ErrorKind, ViolationKind};
+use larder_client::async_client::{AsyncBuilder, StoreOptions};
+use larder_client::codec::{ErrorKind, Mode, ViolationKind};
 use larder_client::error::Interruption;
 use larder_client::{AsyncClient, Error, Login, Protocol};
 use larder_conformance::server::resident_bytes;
@@ -313,6 +313,24 @@ async fn after_a_refusal_that_may_have_come_early_the_connection_ends() {
     second.expect("ms b 1 O1\r\nx\r\n").await;
     second.send("HD O1\r\n").await;
     stored.await.expect("no panic").expect("on the same connection");
+}
+
+/// In words, and not as the library's own types are called.
+#[tokio::test]
+async fn why_a_change_without_a_reply_has_failed_is_told_in_words() {
+    let (mut server, builder) = Fake::start(Protocol::Meta).await;
+    let client = builder.build();
+    let add = StoreOptions { mode: Mode::Add, ..StoreOptions::default() };
+    client.noreply().store("a", "x", add).await.expect("it is sent");
+    let mut peer = server.accept().await;
+    assert!(peer.line().await.starts_with("ms a 1 "));
+    peer.expect("x\r\n").await;
+    let set = spawn_set(&client, "b");
+    assert!(peer.line().await.starts_with("ms b 1 "));
+    peer.send("NS Oq\r\n").await;
+    let error = set.await.expect("no panic").expect_err("the connection ends");
+    let told = "the connection was closed: the server refused another request: not stored";
+    assert!(error.to_string().ends_with(told), "{error}");
 }
 
 #[tokio::test]

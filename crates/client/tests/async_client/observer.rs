@@ -194,6 +194,12 @@ async fn errors_are_told_without_the_words_of_the_server() {
             assert!(error.to_string().contains("hunter2"), "{error}: the caller sees it");
             let told = std::mem::take(&mut *errors.0.lock().expect(WELL));
             assert!(told.len() == 1 && told[0].len() > 10 && !told[0].contains("hunter2"), "{told:?}");
+            let words = match &reply[..6] {
+                "SERVER" => "refused: an error of the server",
+                "CLIENT" => "refused: an error of the client",
+                _ => "not shown",
+            };
+            assert!(told[0].contains(words), "{told:?}");
         }
     }
 }

@@ -28,7 +28,7 @@ pub enum AskingStep {
     },
     /// [Mend](super::mend()) these states. Answer: `Subscriber::compare_mended`.
     Mend {
-        /// For [`Entries`](crate::entry::Entries), which are known to be well-formed.
+        /// For [`Entries`], which are known to be well-formed.
         body: Vec<u8>,
     },
     /// The comparison has ended, and all of it is mended that can be.

@@ -71,6 +71,11 @@ impl TokenFile {
         self.token.read().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    /// True if this is the token. Takes constant time.
+    pub(crate) fn is(&self, token: &[u8]) -> bool {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).is(token)
+    }
+
     /// True if a request with this value of `Authorization` contains the token.
     pub(crate) fn is_named_in(&self, authorization: Option<&[u8]>) -> bool {
         self.token.read().unwrap_or_else(PoisonError::into_inner).is_named_in(authorization)
@@ -95,14 +100,18 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
-    /// True if the request contains the token. Takes constant time, so a client can learn the length of the token at
-    /// most.
+    /// True if this is the token. Takes constant time, so a client can learn the length of the token at most.
+    fn is(&self, token: &[u8]) -> bool {
+        token.ct_eq(&self.0).into()
+    }
+
+    /// True if the request contains the token.
     fn is_named_in(&self, authorization: Option<&[u8]>) -> bool {
         let Some((scheme, token)) = authorization.and_then(|value| value.split_at_checked(SCHEME.len()))
         else {
             return false;
         };
-        scheme.eq_ignore_ascii_case(SCHEME) && bool::from(token.trim_ascii_start().ct_eq(&self.0))
+        scheme.eq_ignore_ascii_case(SCHEME) && self.is(token.trim_ascii_start())
     }
 }
 

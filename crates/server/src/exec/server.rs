@@ -67,9 +67,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // stats
     pub(super) fn stats(&mut self, words: command::Words<'_>, form: &Form<'_>) -> Answered<'t> {
         let words: ArrayVec<&[u8], STATS_WORDS_MAX> = words.iter().take(STATS_WORDS_MAX).collect();
-        let may_all = |number| self.rights.may_read(number) && self.rights.may_write(number);
-        if stats::is_backup(&words) && !(0..self.guards.count()).all(may_all) {
+        if stats::is_backup(&words) && !self.may_all() && !self.shows_backup_token(&words) {
             return Ok(Reply::Error(Error::BackupNotForUser));
+        }
+        if stats::is_compare(&words) && !self.may_all() {
+            return Ok(Reply::Error(Error::CompareNotForUser));
         }
         Ok(match stats::answer(self.cx.shared, self.rights, &words, form) {
             Answer::Lines(lines) => {
@@ -95,6 +97,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             Answer::Error(error) => Reply::Error(error),
         })
+    }
+
+    /// Whether the client may read and write in all namespaces.
+    fn may_all(&self) -> bool {
+        (0..self.guards.count()).all(|number| self.rights.may_read(number) && self.rights.may_write(number))
+    }
+
+    /// Whether a `stats store backup` has the token of `--backup-token-file`.
+    fn shows_backup_token(&self, words: &[&[u8]]) -> bool {
+        let (token, shown) = (&self.cx.shared.backup_token, stats::backup_token(words));
+        token.as_ref().zip(shown).is_some_and(|(token, shown)| token.is(shown))
     }
 
     // refresh_certs

@@ -1,32 +1,26 @@
-//! What a worker waits for, in one of two ways: [`epoll`] or [`uring`] (`--io`). No other file knows which.
+//! The sockets that a worker watches, by epoll. Level-triggered: a socket is reported at every wait while it is ready.
 //!
 //! Listeners and the like are watched until they are deleted. A client is watched for what its connection wants next
-//! ([`Poller::watch`]), and not while it waits for something other than its socket ([`Poller::delete`]).
-
-mod epoll;
-mod uring;
+//! ([`Poller::watch`]).
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-pub(crate) use larder_uring::SocketSend;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
 
-use self::epoll::Epoll;
-use self::uring::Uring;
-use crate::startup::settings::Io;
-
-/// The sockets that a worker watches.
-pub struct Poller(Kind);
-
-enum Kind {
-    Epoll(Epoll),
-    Uring(Box<Uring>),
+/// A set of sockets to watch. The kernel forgets a socket when its last descriptor is closed.
+pub struct Poller {
+    epoll: OwnedFd,
 }
 
-/// The events of one wait, where the poller does not keep them itself: epoll's hold pointers, so a poller with them
-/// could not be sent to its worker's thread.
-pub(crate) struct Events(epoll::Events);
+/// The events of one wait. They hold pointers: a poller that owned them could not be sent to its worker's thread.
+pub(crate) struct Events {
+    events: Vec<epoll::Event>,
+    /// Number of events that were taken.
+    taken: usize,
+}
 
 /// What a client's socket is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,131 +43,82 @@ pub(crate) enum Token {
 }
 
 impl Poller {
-    /// A poller of this kind. Errors: no descriptor is left; the kernel has no such poller, or does not allow it.
-    pub fn new(io: Io) -> io::Result<Self> {
-        Ok(Self(match io {
-            Io::Epoll => Kind::Epoll(Epoll::new()?),
-            Io::Uring => Kind::Uring(Box::new(Uring::new()?)),
-        }))
-    }
-
-    /// Makes it the calling thread's, which alone waits from then on.
-    pub(crate) fn enable(&mut self) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(_) => Ok(()),
-            Kind::Uring(uring) => uring.enable(),
-        }
+    /// Errors: no descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// Watches a socket for input until [`Poller::delete`].
-    pub(crate) fn add(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.add(fd, token, Interest::Readable),
-            Kind::Uring(uring) => uring.add(fd, token),
-        }
+    pub(crate) fn add(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, data(token), epoll::EventFlags::IN)?)
     }
 
     /// The same for a socket that other pollers watch too: an event wakes one of them. Adding it again does nothing.
-    pub(crate) fn add_shared(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.add_shared(fd, token),
-            Kind::Uring(uring) => uring.add_shared(fd, token),
+    pub(crate) fn add_shared(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        match epoll::add(&self.epoll, fd, data(token), flags) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// Stops watching a socket that stays open.
-    pub(crate) fn delete(&mut self, fd: impl AsFd) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.delete(fd),
-            Kind::Uring(uring) => uring.forget(fd),
-        }
+    /// Watches the worker's own wake-up. Each signal is reported once, so nobody has to clear it.
+    pub(crate) fn add_wake(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, data(Token::Wake), epoll::EventFlags::IN | epoll::EventFlags::ET)?)
     }
 
-    /// Pauses a client that waits for something other than its socket. True: the socket is still watched, which costs
-    /// nothing while the client waits, too; otherwise it has to be [resumed](Self::resume).
-    pub(crate) fn pause(&mut self, fd: impl AsFd) -> io::Result<bool> {
-        match &mut self.0 {
-            Kind::Epoll(_) => Ok(true),
-            Kind::Uring(uring) => uring.forget(fd).map(|()| false),
-        }
-    }
-
-    /// Watches a new client.
-    pub(crate) fn admit(&mut self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.add(fd, Token::Client(client), interest),
-            Kind::Uring(uring) => uring.arm(fd, Token::Client(client), interest),
-        }
+    /// Watches a client: a new one, or one that was deleted.
+    pub(crate) fn admit(&self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, data(Token::Client(client)), flags(interest))?)
     }
 
     /// Watches a client for what it wants now; what it wanted before was `was`.
     pub(crate) fn watch(
-        &mut self,
+        &self,
         fd: impl AsFd,
         client: usize,
         interest: Interest,
         was: Interest,
     ) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.watch(fd, Token::Client(client), interest, was),
-            Kind::Uring(uring) => uring.arm(fd, Token::Client(client), interest),
+        if interest == was {
+            return Ok(());
         }
+        Ok(epoll::modify(&self.epoll, fd, data(Token::Client(client)), flags(interest))?)
     }
 
-    /// Watches a client again that was deleted while it waited for something other than its socket. Its turn comes
-    /// without an event of that.
-    pub(crate) fn resume(&mut self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.add(fd, Token::Client(client), interest),
-            // Once it has had its turn it is watched for what it wants then.
-            Kind::Uring(_) => Ok(()),
-        }
-    }
-
-    /// Forgets a client whose socket is about to be closed.
-    pub(crate) fn forget(&mut self, fd: impl AsFd) {
-        match &mut self.0 {
-            // The kernel does that when the last descriptor is closed, and nobody else holds one.
-            Kind::Epoll(_) => {}
-            Kind::Uring(uring) => {
-                let _ = uring.forget(fd);
-            }
-        }
+    /// Stops watching a socket that stays open.
+    pub(crate) fn delete(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
     }
 
     /// Waits until a socket is ready, the time is up (`None`: never), or a signal arrives. Earlier events are dropped.
-    pub(crate) fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.wait(&mut events.0, timeout),
-            Kind::Uring(uring) => uring.wait(timeout),
-        }
-    }
-
-    /// The next event of the last wait.
-    pub(crate) fn take_event(&mut self, events: &mut Events) -> Option<Token> {
-        match &mut self.0 {
-            Kind::Epoll(_) => events.0.take(),
-            Kind::Uring(uring) => uring.take_event(),
-        }
-    }
-
-    /// True if it can send to several sockets at once: [`Poller::send_all`].
-    pub(crate) fn sends_together(&self) -> bool {
-        matches!(self.0, Kind::Uring(_))
-    }
-
-    /// Sends to each socket what it takes at once. Errors: nothing was sent.
-    pub(crate) fn send_all(&mut self, sends: &mut [SocketSend<'_>]) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(_) => Err(io::ErrorKind::Unsupported.into()),
-            Kind::Uring(uring) => uring.send_all(sends),
+    pub(crate) fn wait(&self, into: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        // Rounded up to the clock that epoll uses, so that no wait ends just before its deadline.
+        let timeout = timeout.map(|timeout| {
+            let millis = timeout.subsec_nanos().div_ceil(1_000_000);
+            let secs = timeout.as_secs().min(WAIT_SECS_MAX) + u64::from(millis / 1000);
+            Timespec { tv_sec: secs as i64, tv_nsec: i64::from(millis % 1000 * 1_000_000) }
+        });
+        into.events.clear();
+        into.taken = 0;
+        let events = rustix::buffer::spare_capacity(&mut into.events);
+        match epoll::wait(&self.epoll, events, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Self(epoll::Events::new())
+        Self { events: Vec::with_capacity(EVENTS_MAX), taken: 0 }
+    }
+
+    /// The next event of the wait.
+    pub(crate) fn take(&mut self) -> Option<Token> {
+        let event = self.events.get(self.taken)?;
+        self.taken += 1;
+        Some(Token::of(event.data.u64()))
     }
 }
 
@@ -198,7 +143,21 @@ impl Token {
     }
 }
 
+fn data(token: Token) -> epoll::EventData {
+    epoll::EventData::new_u64(token.word())
+}
+
+fn flags(interest: Interest) -> epoll::EventFlags {
+    match interest {
+        Interest::Readable => epoll::EventFlags::IN,
+        Interest::Writable => epoll::EventFlags::OUT,
+    }
+}
+
 /// Numbers below this are descriptors of clients.
 const LISTENERS: u64 = 1 << 32;
 const UDP_SOCKETS: u64 = 1 << 33;
 const WAKE: u64 = u64::MAX;
+const EVENTS_MAX: usize = 256;
+/// A longer wait ends here, and its caller checks and waits again.
+const WAIT_SECS_MAX: u64 = 3600;

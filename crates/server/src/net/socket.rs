@@ -39,7 +39,7 @@ pub(crate) struct ClientSocket {
     pub(crate) is_queued: bool,
     /// The connection waits for something other than its socket.
     pub(crate) is_parked: bool,
-    /// The poller watches the socket while the connection is parked.
+    /// The poller watches the socket.
     pub(crate) is_watched: bool,
     /// Everything is sent, and the client knows that; it may read and send for a little longer.
     is_lingering: bool,
@@ -109,7 +109,7 @@ impl ClientSocket {
             connection,
             is_queued: false,
             is_parked: false,
-            is_watched: false,
+            is_watched: true,
             is_lingering: false,
             sends_large: false,
             interest,
@@ -119,11 +119,6 @@ impl ClientSocket {
     /// The client.
     pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
-    }
-
-    /// True without TLS.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.wire.is_plain()
     }
 
     /// True if it has been waiting for a command, or for the rest of a refused value, for longer than `timeout_secs`.
@@ -229,19 +224,7 @@ impl ClientSocket {
         tls: &mut Buffers,
         counters: &Counters,
     ) -> Next {
-        let result = self.wire.send(replies, tls);
-        self.on_sent(replies, result, shared, counters)
-    }
-
-    /// So much of these replies was sent; what the socket did not take is kept. Returns what the connection wants then.
-    pub(crate) fn on_sent(
-        &mut self,
-        replies: &(impl Replies + ?Sized),
-        result: io::Result<usize>,
-        shared: &Shared,
-        counters: &Counters,
-    ) -> Next {
-        match result {
+        match self.wire.send(replies, tls) {
             Ok(sent) => {
                 counters.bytes_written.add(sent as u64);
                 if sent < replies.len_bytes() {

@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::mem;
 use std::ops::Range;
-use std::os::fd::{AsFd as _, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::parked::Parked;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::{TURNS_PER_ROUND, Turns, Waiting};
-use crate::net::poller::{Events, Interest, Poller, SocketSend, Token};
+use crate::net::poller::{Events, Interest, Poller, Token};
 use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
 use crate::net::udp;
@@ -32,7 +32,6 @@ use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Counters;
 use crate::observe::trace;
 use crate::observe::watch::Event;
-use crate::persistence;
 use crate::shared::Shared;
 
 /// A worker.
@@ -113,9 +112,7 @@ impl Worker {
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
-        persistence::backing::wake_later();
-        self.poller.enable()?;
-        self.poller.add(self.pool.wake(self.index), Token::Wake)?;
+        self.poller.add_wake(self.pool.wake(self.index))?;
         for (number, socket) in self.udp_sockets.iter().enumerate() {
             self.poller.add(socket, Token::UdpSocket(number))?;
         }
@@ -153,7 +150,7 @@ impl Worker {
             }
             self.execute(&mut round, cx, scratch);
             udp.go_on(cx);
-            while let Some(token) = self.poller.take_event(&mut events) {
+            while let Some(token) = events.take() {
                 match token {
                     Token::Client(fd) => self.on_readable(fd, cx, scratch, &mut round, false),
                     Token::Listener(number) => self.accept(number),
@@ -281,11 +278,6 @@ impl Worker {
     /// eighth less than with a request executed in between (docs/scaling.md).
     #[inline(never)]
     fn send(&mut self, members: &[Member], cx: &mut WorkerContext<'_>) {
-        if members.len() > 1 && self.poller.sends_together() {
-            self.send_together(members, cx);
-            cx.output.clear();
-            return;
-        }
         for Member { fd, replies, .. } in members {
             if replies.is_empty() {
                 continue;
@@ -295,44 +287,6 @@ impl Worker {
             self.apply(*fd, next);
         }
         cx.output.clear();
-    }
-
-    /// The same by one call of the poller ([`Poller::send_all`]), but for those whose TLS has to write by itself.
-    fn send_together(&mut self, members: &[Member], cx: &mut WorkerContext<'_>) {
-        let mut results = self.send_plain(members, cx).into_iter();
-        for Member { fd, replies, .. } in members {
-            if replies.is_empty() {
-                continue;
-            }
-            let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
-            let replies = &cx.output[replies.clone()];
-            let result = if socket.is_plain() { results.next() } else { None };
-            let next = match result {
-                Some(result) => socket.on_sent(replies, result, cx.shared, cx.counters),
-                None => socket.send(replies, cx.shared, cx.tls, cx.counters),
-            };
-            self.apply(*fd, next);
-        }
-    }
-
-    /// Sends the replies of members without TLS, and returns how much of each was sent. Nothing is sent, and nothing
-    /// returned, if they are not several.
-    fn send_plain(
-        &mut self,
-        members: &[Member],
-        cx: &WorkerContext<'_>,
-    ) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
-        let mut sends = ArrayVec::<SocketSend<'_>, MEMBERS_MAX>::new();
-        for Member { fd, replies, .. } in members {
-            let socket = self.connections[*fd].as_deref().filter(|socket| socket.is_plain());
-            if let Some(socket) = socket.filter(|_| !replies.is_empty()) {
-                sends.push(SocketSend::new(socket.as_fd(), &cx.output[replies.clone()]));
-            }
-        }
-        if sends.len() < 2 || self.poller.send_all(&mut sends).is_err() {
-            return ArrayVec::new();
-        }
-        sends.iter().map(SocketSend::sent_bytes).collect()
     }
 
     /// Does what a connection wants next.
@@ -406,16 +360,9 @@ impl Worker {
         true
     }
 
-    /// Parks a connection that waits for something other than its socket. False if the connection had to be closed.
+    /// Parks a connection that waits for something other than its socket. False if there is none.
     fn park(&mut self, fd: usize) -> bool {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
-        match self.poller.pause(&*socket) {
-            Ok(is_watched) => socket.is_watched = is_watched,
-            Err(_) => {
-                self.close(fd, CloseReason::Error);
-                return false;
-            }
-        }
         socket.is_queued = true;
         socket.is_parked = true;
         true
@@ -427,8 +374,8 @@ impl Worker {
         if !mem::take(&mut socket.is_parked) {
             return;
         }
-        let is_watched = socket.is_watched;
-        if is_watched || self.poller.resume(&*socket, fd, socket.interest).is_ok() {
+        if socket.is_watched || self.poller.admit(&*socket, fd, socket.interest).is_ok() {
+            socket.is_watched = true;
             self.ready.push_back(fd);
         } else {
             self.close(fd, CloseReason::Error);
@@ -484,7 +431,6 @@ impl Worker {
         connection.close_notify();
         self.shared.connection_table.leave(connection.client());
         self.shared.tell(self.index, &Event::Departure { client: connection.client(), reason });
-        self.poller.forget(&*connection);
         drop(connection);
         if self.shared.observers.is_verbose() {
             trace::departure(fd as RawFd);

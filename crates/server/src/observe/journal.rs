@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use sha2::{Digest as _, Sha256};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields, Writer};
@@ -167,6 +168,11 @@ where
     }
 }
 
+/// The first 16 hexadecimal digits of a key's SHA-256. The log has no keys, and who knows a key recognizes this.
+pub(crate) fn key_digest(key: &[u8]) -> String {
+    Sha256::digest(key).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Limits how often a recurring event is logged.
 #[derive(Debug, Default)]
 pub(crate) struct Rarely {
@@ -203,6 +209,12 @@ mod tests {
         assert_eq!((rarely.happened(1), rarely.happened(RARELY_SECS)), (None, None));
         assert_eq!(rarely.happened(1 + RARELY_SECS), Some(3));
         assert_eq!(rarely.happened(1 + RARELY_SECS), None);
+    }
+
+    /// `printf key44 | sha256sum` prints the digest.
+    #[test]
+    fn a_key_is_recognized_with_the_usual_tools() {
+        assert_eq!(key_digest(b"key44"), "287490a6e7422fe3");
     }
 
     #[test]

@@ -125,7 +125,6 @@ const STAT_BYTES_MAX: usize = 2 << 10;
 mod tests {
     use super::*;
     use crate::startup::sandbox::sandbox;
-    use crate::startup::settings::Io;
 
     #[test]
     fn fields_are_found_behind_any_name() {
@@ -144,7 +143,7 @@ mod tests {
     fn descriptors_are_counted_in_the_sandbox() {
         let counted = std::thread::spawn(|| {
             let files = ProcessFiles::open();
-            sandbox(&[], &[], Io::Epoll).expect("the kernel can");
+            sandbox(&[], &[]).expect("the kernel can");
             let folder = files.descriptors.as_ref().expect("it was opened");
             let listed = || count_entries(folder).map_err(|error| error.to_string());
             assert!(files.status().is_some() && files.started_secs().is_some());

@@ -15,7 +15,8 @@ use std::fmt::Display;
 
 use larder_protocol::{Error, Form, number};
 
-pub(crate) use self::store::is_backup;
+pub(crate) use self::replication::is_compare;
+pub(crate) use self::store::{backup_token, is_backup};
 use crate::exec::dump::Dump;
 use crate::namespaces::Rights;
 use crate::shared::Shared;

@@ -53,8 +53,19 @@ pub(crate) fn request(fd: RawFd, head: &[u8], is_binary: bool) {
     }
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or(head);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    write(&[format!("<{fd} ").as_bytes(), &printable(line)]);
+    write(&[format!("<{fd} ").as_bytes(), &printable(&without_token(line))]);
 }
+
+/// A command without the token of `--backup-token-file`, which `stats store backup` may have.
+fn without_token(line: &[u8]) -> Cow<'_, [u8]> {
+    let is_stats = line.starts_with(b"stats ");
+    match memchr::memmem::find(line, TOKEN).filter(|_| is_stats) {
+        Some(at) => [&line[..at], TOKEN, b"..."].concat().into(),
+        None => line.into(),
+    }
+}
+
+const TOKEN: &[u8] = b" token=";
 
 /// A key was found and its value is sent.
 pub(crate) fn hit(fd: RawFd, key: &[u8]) {
@@ -135,7 +146,15 @@ impl<'t> Sink for Line<'t> {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{printable, without_token};
+
+    #[test]
+    fn a_token_is_not_shown() {
+        let shown = |line: &'static str| without_token(line.as_bytes());
+        assert_eq!(*shown("stats store backup a token=secret token=x"), *b"stats store backup a token=...");
+        assert_eq!(*shown("stats  store  backup  a  token=secret"), *b"stats  store  backup  a  token=...");
+        assert_eq!(*shown("get a token=b"), *b"get a token=b");
+    }
 
     #[test]
     fn a_client_writes_no_line_of_its_own_into_the_log() {

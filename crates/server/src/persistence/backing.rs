@@ -1,6 +1,5 @@
 //! What stands behind the engine of a namespace: its changes go to the server's journal, in the store's terms.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use larder_engine::{Backing, Change, Expiry, Hash, Issued, Kept, Position, Replaced};
@@ -11,17 +10,8 @@ use super::disk_quotas::{DiskQuotas, record_bytes};
 use super::write_budgets::WriteBudgets;
 use crate::clock::Clock;
 
-thread_local! {
-    static WAKES_LATER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// From now on changes made by this thread do not wake the committer: the thread wakes it itself, once for many changes
-/// ([`Journal::wake_if_idle`]).
-pub(crate) fn wake_later() {
-    WAKES_LATER.set(true);
-}
-
-/// The journal, for one namespace.
+/// The journal, for one namespace. Changes of items do not wake the committer: whoever makes them wakes it, once for
+/// many ([`Journal::wake_if_idle`]). Flushes do.
 pub(super) struct NamespaceBacking {
     pub(super) journal: Arc<Journal>,
     pub(super) clock: Arc<Clock>,
@@ -80,7 +70,7 @@ impl Backing for NamespaceBacking {
                 change.counted(on_its_way)
             }
         };
-        self.submit_change(position, change);
+        self.journal.place(position, change);
     }
 
     fn position_of(&self, hash: Hash) -> Position {
@@ -113,7 +103,7 @@ impl Backing for NamespaceBacking {
             at_secs: self.clock.exptime_secs(Expiry::at(at)),
         });
         let position = self.journal.next_position_of_none();
-        self.submit_change(position, commit::Change::new(kind, &self.prefix, b"", self.is_sync));
+        self.journal.submit(position, commit::Change::new(kind, &self.prefix, b"", self.is_sync));
         position
     }
 
@@ -123,24 +113,16 @@ impl Backing for NamespaceBacking {
         if let Some(version) = below {
             let nested = Arc::clone(&self.nested);
             let change = commit::Change::flush_below(&self.prefix, nested, version, self.is_sync);
-            self.submit_change(position, change);
+            self.journal.submit(position, change);
             return position;
         }
         let change = commit::Change::flush(&self.prefix, Arc::clone(&self.nested), self.is_sync);
-        self.submit_change(position, change);
+        self.journal.submit(position, change);
         position
     }
 }
 
 impl NamespaceBacking {
-    fn submit_change(&self, position: Position, change: commit::Change) {
-        if WAKES_LATER.get() {
-            self.journal.place(position, change);
-        } else {
-            self.journal.submit(position, change);
-        }
-    }
-
     /// Whether the store still counts an item when its successor comes there. It may not count one that has expired.
     fn outlives_its_way(&self, old: Replaced) -> bool {
         let now_secs = self.clock.now().secs;

@@ -32,6 +32,7 @@ pub(crate) struct Backups {
     copied_bytes: Arc<AtomicU64>,
     /// How long the client of a stream may take nothing.
     stall_max: Duration,
+    space_of: SpaceOf,
 }
 
 #[derive(Default)]
@@ -111,6 +112,7 @@ impl Backups {
             is_stopping: Arc::default(),
             copied_bytes: Arc::default(),
             stall_max: STALL_MAX,
+            space_of: Space::of,
         }
     }
 
@@ -229,7 +231,8 @@ impl Backups {
             return Err(Failure::TooMany);
         }
         let taken = DiskFiles::open(&path).map_err(Failure::Io).and_then(|files| {
-            let target = PacedFiles { files, path: path.clone(), pace: self.pace() };
+            let (path, space_of) = (path.clone(), self.space_of);
+            let target = PacedFiles { files, path, space_of, pace: self.pace() };
             Ok(store.backup(&target, since.as_ref())?)
         });
         if taken.is_err() {
@@ -323,18 +326,34 @@ fn count_directories(directory: &Path) -> io::Result<usize> {
     Ok(entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count())
 }
 
-/// Checks that a file system keeps some free space for others, above all for the store itself. Errors: there is too
-/// little.
-fn check_free(path: &Path) -> io::Result<()> {
-    // A file system that does not report its free space does not prevent backups.
-    let Ok(system) = rustix::fs::statvfs(path) else { return Ok(()) };
-    let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
-    let needed_bytes = FREE_BYTES_MIN.min(bytes(system.f_blocks) / FREE_SHARE_MIN);
-    if bytes(system.f_bavail) < needed_bytes {
-        let text = format!("less than {} MiB are free below --backup-dir", needed_bytes >> 20);
-        return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+/// The space of a file system.
+#[derive(Clone, Copy, Debug)]
+struct Space {
+    free_bytes: u64,
+    all_bytes: u64,
+}
+
+/// Tells the space of the file system of a directory; `None`: it is not known.
+type SpaceOf = fn(&Path) -> Option<Space>;
+
+impl Space {
+    fn of(path: &Path) -> Option<Self> {
+        let system = rustix::fs::statvfs(path).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
+        Some(Self { free_bytes: bytes(system.f_bavail), all_bytes: bytes(system.f_blocks) })
     }
-    Ok(())
+
+    /// Checks that some free space remains for others, above all for the store itself, after so many bytes have been
+    /// written. Errors: there is too little.
+    fn check(self, written_bytes: u64) -> io::Result<()> {
+        let needed_bytes = FREE_BYTES_MIN.min(self.all_bytes / FREE_SHARE_MIN);
+        if self.free_bytes < needed_bytes.saturating_add(written_bytes) {
+            let text = format!("less than {} MiB are free below --backup-dir", needed_bytes >> 20);
+            // Not `StorageFull`: the store would take it for its own disk that is full.
+            return Err(io::Error::other(text));
+        }
+        Ok(())
+    }
 }
 
 /// How fast a backup goes.
@@ -372,6 +391,7 @@ impl Pace {
 struct PacedFiles {
     files: DiskFiles,
     path: PathBuf,
+    space_of: SpaceOf,
     pace: Arc<Pace>,
 }
 
@@ -379,13 +399,14 @@ struct PacedFile {
     file: Arc<dyn File>,
     /// Path of its directory.
     path: PathBuf,
+    space_of: SpaceOf,
     pace: Arc<Pace>,
 }
 
 impl Files for PacedFiles {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let (file, path) = (self.files.create(name)?, self.path.clone());
-        Ok(Arc::new(PacedFile { file, path, pace: Arc::clone(&self.pace) }))
+        let (file, path, space_of) = (self.files.create(name)?, self.path.clone(), self.space_of);
+        Ok(Arc::new(PacedFile { file, path, space_of, pace: Arc::clone(&self.pace) }))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -423,11 +444,13 @@ impl Files for PacedFiles {
 
 impl File for PacedFile {
     fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        check_free(&self.path)?;
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        // A file system that does not report its free space does not prevent backups.
+        (self.space_of)(&self.path).map_or(Ok(()), |space| space.check(bytes))?;
         self.file.write_at(pieces, offset)?;
         // Otherwise the system would collect it, and write it all at once.
         self.file.sync()?;
-        self.pace.spend(pieces.iter().map(|piece| piece.len() as u64).sum())
+        self.pace.spend(bytes)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -514,6 +537,42 @@ mod tests {
         let is_left = directory.join("later").exists();
         std::fs::remove_dir_all(&directory).expect("removes");
         assert!(!is_left);
+    }
+
+    #[test]
+    fn a_backup_leaves_a_gibibyte_of_the_file_system_free() {
+        let directory = std::env::temp_dir().join(format!("larder-backup-space-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("makes it");
+        let mut backups = Backups::new(Some(directory.clone()));
+        let store = store(3 << 20);
+        // What the files of the backup take is no longer free.
+        const NEEDED_BYTES: u64 = 1 << 30;
+        fn space(path: &Path, more_bytes: u64) -> Option<Space> {
+            let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+            let taken_bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum::<u64>();
+            let free_bytes = (NEEDED_BYTES + more_bytes).saturating_sub(taken_bytes);
+            Some(Space { free_bytes, all_bytes: 100 * NEEDED_BYTES })
+        }
+        let too_little = "less than 1024 MiB are free below --backup-dir";
+        let cases: [(SpaceOf, bool, Option<&str>); 4] = [
+            (|path| space(path, 0), false, Some(too_little)),
+            (|path| space(path, 2 << 20), true, Some(too_little)),
+            (|path| space(path, 4 << 20), true, None),
+            // A twentieth of a small file system is enough.
+            (|path| space(path, 0).map(|space| Space { all_bytes: 2 * NEEDED_BYTES, ..space }), true, None),
+        ];
+        for (nth, (space_of, has_begun, error)) in cases.into_iter().enumerate() {
+            backups.space_of = space_of;
+            backups.copied_bytes.store(0, Relaxed);
+            let name = format!("{nth}");
+            let taken = backups.back_up(&store, &name, None);
+            let told = taken.err().map(|failure| failure.to_string());
+            let has_reason = told.as_ref().zip(error).is_none_or(|(told, error)| told.contains(error));
+            assert!(told.is_some() == error.is_some() && has_reason, "{nth}: {told:?}");
+            assert_eq!(backups.copied_bytes.load(Relaxed) > 0, has_begun, "{nth}");
+            assert_eq!(directory.join(&name).exists(), error.is_none(), "{nth}: what failed leaves nothing");
+        }
+        std::fs::remove_dir_all(&directory).expect("removes");
     }
 
     /// The store is in order then, and the log must not say otherwise.

@@ -18,7 +18,7 @@ use super::meters::ReadMeter;
 use crate::clock::Clock;
 use crate::conn::waiter::Waiter;
 use crate::namespaces::Handles;
-use crate::observe::journal::Rarely;
+use crate::observe::journal::{self, Rarely};
 
 /// A key that is to be looked up.
 #[derive(Debug)]
@@ -67,14 +67,28 @@ pub(crate) struct FetchQueue {
 
 #[derive(Default)]
 struct QueueState {
-    waiting: VecDeque<Arc<Fetching>>,
-    /// Look-ups for which there was no memory, with the time of the next attempt.
-    deferred: VecDeque<(Instant, Arc<Fetching>)>,
+    /// In the order in which they came. Those for which there was no memory came again, with the time of the next
+    /// attempt: they have their turn among those that came since.
+    waiting: VecDeque<(Option<Instant>, Arc<Fetching>)>,
     is_stopping: bool,
 }
 
 /// Turns of large values, by namespace.
-struct Turns(Box<[Arc<Mutex<Vec<Began>>>]>);
+struct Turns(Box<[Arc<Mutex<NamespaceTurns>>]>);
+
+#[derive(Debug, Default)]
+struct NamespaceTurns {
+    began: Vec<Began>,
+    first: Option<First>,
+}
+
+/// The look-up that has waited longest for a turn: no later one takes a turn before it.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    since: Instant,
+    /// It asks again and again, unless it was given up.
+    asked: Instant,
+}
 
 /// Start of a turn, and the length of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +100,7 @@ struct Began {
 /// The turn of a large value, which ends when it is dropped.
 #[derive(Debug)]
 struct Turn {
-    all: Arc<Mutex<Vec<Began>>>,
+    all: Arc<Mutex<NamespaceTurns>>,
     began: Began,
 }
 
@@ -109,24 +123,38 @@ impl Default for Turns {
 
 impl Turns {
     /// Takes a turn for a value of this length, if all turns together leave most of the memory to others, or if there
-    /// is no other turn. The turn of a slow client ends after [`TURN_MAX`].
-    fn take(&self, number: u8, bytes: u64, memory_bytes: u64) -> Option<Turn> {
+    /// is no other turn; and if no look-up waits for one that began before `since`. `will_ask_again`: this one does so
+    /// if it gets none. The turn of a slow client ends after [`TURN_MAX`].
+    fn take(
+        &self,
+        number: u8,
+        bytes: u64,
+        memory_bytes: u64,
+        (since, will_ask_again): (Instant, bool),
+        now: Instant,
+    ) -> Option<Turn> {
         let all = self.0.get(usize::from(number))?;
-        let began = Began { at: Instant::now(), bytes };
         let mut turns = lock(all);
-        turns.retain(|turn| turn.at.elapsed() < TURN_MAX);
-        let sum = turns.iter().fold(bytes, |sum, turn| sum.saturating_add(turn.bytes));
-        if !turns.is_empty() && sum > memory_bytes / 4 {
+        let NamespaceTurns { began, first } = &mut *turns;
+        let ago = |then| now.saturating_duration_since(then);
+        began.retain(|turn| ago(turn.at) < TURN_MAX);
+        first.take_if(|first| since <= first.since || ago(first.asked) > FIRST_MAX);
+        let sum = began.iter().fold(bytes, |sum, turn| sum.saturating_add(turn.bytes));
+        if first.is_some() || !began.is_empty() && sum > memory_bytes / 4 {
+            if will_ask_again {
+                first.get_or_insert(First { since, asked: now });
+            }
             return None;
         }
-        turns.push(began);
-        Some(Turn { all: Arc::clone(all), began })
+        let turn = Began { at: now, bytes };
+        began.push(turn);
+        Some(Turn { all: Arc::clone(all), began: turn })
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut turns = lock(&self.all);
+        let turns = &mut lock(&self.all).began;
         if let Some(nth) = turns.iter().position(|began| *began == self.began) {
             turns.swap_remove(nth);
         }
@@ -154,27 +182,24 @@ impl FetchQueue {
     /// Queues look-ups. The waiter is signalled once they are done.
     pub(crate) fn begin(&self, waiter: Waiter, wanted: Vec<Wanted>) -> Arc<Fetching> {
         let fetching = Arc::new(Fetching::new(waiter, wanted));
-        lock(&self.state).waiting.push_back(Arc::clone(&fetching));
+        lock(&self.state).waiting.push_back((None, Arc::clone(&fetching)));
         self.wake.notify_one();
         fetching
     }
 
     /// Number of look-ups that wait for a thread or for memory.
     pub(crate) fn len(&self) -> usize {
-        let state = lock(&self.state);
-        state.waiting.len() + state.deferred.len()
+        lock(&self.state).waiting.len()
     }
 
-    /// The next look-ups, if any wait.
+    /// The next look-ups, if any wait, without waiting for the time of an attempt.
     pub(super) fn try_next(&self) -> Option<Arc<Fetching>> {
-        let mut state = lock(&self.state);
-        let QueueState { waiting, deferred, .. } = &mut *state;
-        waiting.pop_front().or_else(|| Some(deferred.pop_front()?.1))
+        lock(&self.state).waiting.pop_front().map(|(_, fetching)| fetching)
     }
 
     /// Puts look-ups off until later, because there is no memory for them now.
     pub(super) fn defer(&self, fetching: Arc<Fetching>) {
-        lock(&self.state).deferred.push_back((Instant::now() + MEMORY_PAUSE, fetching));
+        lock(&self.state).waiting.push_back((Some(Instant::now() + MEMORY_PAUSE), fetching));
         self.wake.notify_one();
     }
 
@@ -185,14 +210,16 @@ impl FetchQueue {
             if state.is_stopping {
                 return None;
             }
-            if let Some(fetching) = state.waiting.pop_front() {
-                return Some(fetching);
-            }
+            // Those that are not due yet are of the last milliseconds, so there are few of them.
             let now = Instant::now();
-            match state.deferred.front().map(|(due, _)| due.saturating_duration_since(now)) {
-                Some(Duration::ZERO) => return state.deferred.pop_front().map(|(_, fetching)| fetching),
-                Some(left) => {
-                    let waited = self.wake.wait_timeout(state, left);
+            let is_due = |(due, _): &(Option<Instant>, _)| due.is_none_or(|due| due <= now);
+            if let Some(nth) = state.waiting.iter().position(is_due) {
+                return state.waiting.remove(nth).map(|(_, fetching)| fetching);
+            }
+            // No other one is due before the first.
+            match state.waiting.front().and_then(|(due, _)| *due) {
+                Some(due) => {
+                    let waited = self.wake.wait_timeout(state, due.saturating_duration_since(now));
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -237,8 +264,7 @@ impl FetchQueue {
         for (nth, wanted) in fetching.wanted.iter().enumerate() {
             let Some(handle) = handles.handle_mut(wanted.number) else { continue };
             let since = Instant::now();
-            let is_patient = fetching.since.elapsed() < TURN_MAX;
-            let (fetched, turn) = self.fetch(store, clock, handle, wanted, is_patient);
+            let (fetched, turn) = self.fetch(store, clock, handle, wanted, (fetching.since, nth == 0));
             lock(&fetching.turns).extend(turn);
             let result = match fetched {
                 Fetched::Found => Ok(true),
@@ -263,14 +289,14 @@ impl FetchQueue {
     }
 
     /// Loads an item of the store into memory, and returns the turn of a large one. If the key has changed meanwhile,
-    /// the waiting request notices that itself.
+    /// the waiting request notices that itself. `waiting`: since when, and whether it is repeated without memory.
     fn fetch(
         &self,
         store: &dyn Store,
         clock: &Clock,
         handle: &mut Handle,
         wanted: &Wanted,
-        is_patient: bool,
+        waiting: (Instant, bool),
     ) -> (Fetched, Option<Turn>) {
         let Wanted { key, hash, position, number, ttl_max_secs } = wanted;
         let mut sink = FillSink {
@@ -278,7 +304,7 @@ impl FetchQueue {
             clock,
             key,
             number: *number,
-            is_patient,
+            waiting,
             turns: &self.turns,
             turn: None,
             value: Vec::new(),
@@ -293,7 +319,8 @@ impl FetchQueue {
             Ok(None) => return (Fetched::Absent, None),
             Err(error) => {
                 if let Some(times) = self.unreadable.happened(clock.now().secs) {
-                    tracing::error!(key = %key.escape_ascii(), times, "the store cannot be read: {error}");
+                    let key_sha256 = journal::key_digest(key);
+                    tracing::error!(key_sha256, times, "the store cannot be read: {error}");
                 }
                 return (Fetched::Failed(Error::StoreUnreadable), None);
             }
@@ -374,8 +401,8 @@ struct FillSink<'f> {
     clock: &'f Clock,
     key: &'f [u8],
     number: u8,
-    /// Gives way to values that are being sent.
-    is_patient: bool,
+    /// Since when it waits, and whether it is repeated if there is no memory.
+    waiting: (Instant, bool),
     turns: &'f Turns,
     turn: Option<Turn>,
     /// The value, or its last piece.
@@ -427,10 +454,13 @@ impl FillSink<'_> {
         let value_bytes = u32::try_from(meta.value_bytes).map_err(|_| WriteError::TooLarge)?;
         let memory_bytes = self.handle.engine().memory_limit();
         let is_large = u64::from(value_bytes) > memory_bytes / 16;
-        if is_large && self.is_patient && self.handle.engine().has_many_readers() {
+        // At first it gives way to values that are being sent.
+        let is_patient = self.waiting.0.elapsed() < TURN_MAX;
+        if is_large && is_patient && self.handle.engine().has_many_readers() {
             return Err(WriteError::OutOfMemory);
         }
-        let turn = self.turns.take(self.number, u64::from(value_bytes), memory_bytes);
+        let turn =
+            self.turns.take(self.number, u64::from(value_bytes), memory_bytes, self.waiting, Instant::now());
         self.turn = Some(turn.ok_or(WriteError::OutOfMemory)?);
         for _ in 0..TRIES_MAX {
             let guard = self.handle.pin(now);
@@ -494,7 +524,58 @@ const PIECE_BYTES: usize = 256 << 10;
 const MEMORY_PAUSE: Duration = Duration::from_millis(2);
 /// After this a client counts as slow, and others do not wait for it any longer.
 const TURN_MAX: Duration = Duration::from_secs(5);
+/// A look-up that has not asked for a turn for so long was given up.
+const FIRST_MAX: Duration = Duration::from_millis(200);
 /// Longest wait of a value for memory before that is an error.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Guards last microseconds, unless their threads lose their cores.
 const TRIES_MAX: u32 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small values that are always being sent would keep a large one from its turn.
+    #[test]
+    fn nothing_that_came_later_takes_the_turn_of_a_large_value() {
+        let (turns, start) = (Turns::default(), Instant::now());
+        let take = |nth: u64, bytes: u64, will_ask_again: bool| {
+            let since = start + Duration::from_nanos(nth);
+            turns.take(0, bytes, 100, (since, will_ask_again), start)
+        };
+        // Together they may have a quarter of the memory.
+        let sent = take(0, 10, true).expect("there is no other");
+        assert!(
+            take(1, 20, false).is_none() && take(3, 5, true).is_some(),
+            "one that gives up holds up nobody"
+        );
+        assert!(take(1, 20, true).is_none());
+        assert!(take(2, 5, true).is_none() && take(3, 5, true).is_none(), "they came later");
+        drop(sent);
+        assert!(take(2, 5, true).is_none());
+        let large = take(1, 20, true).expect("it has its turn");
+        assert!(take(3, 10, true).is_none());
+        assert!(take(2, 5, true).is_some(), "there is room beside it, and it waited longest");
+        drop(large);
+        assert!(take(3, 10, true).is_some());
+    }
+
+    /// Whatever comes later, a value for which there was no memory has its turn.
+    #[test]
+    fn what_was_put_off_is_not_overtaken_again_and_again() {
+        let order = |next: fn(&FetchQueue) -> Option<Arc<Fetching>>| {
+            let queue = FetchQueue::default();
+            let begin = |connection| queue.begin(Waiter { worker: 0, connection }, Vec::new());
+            begin(0);
+            let large = next(&queue).expect("it was begun");
+            begin(1);
+            queue.defer(large);
+            (2..5).for_each(|connection| _ = begin(connection));
+            std::thread::sleep(2 * MEMORY_PAUSE);
+            assert_eq!(queue.len(), 5);
+            [(); 5].map(|()| next(&queue).expect("it waits").waiter().connection)
+        };
+        assert_eq!(order(FetchQueue::next), [1, 0, 2, 3, 4]);
+        assert_eq!(order(FetchQueue::try_next), [1, 0, 2, 3, 4]);
+    }
+}

@@ -37,6 +37,10 @@ impl Threads {
     ) -> io::Result<Self> {
         let persistence = Persistence::of(shared)?;
         Persistence::open(shared, Arc::clone(&store))?;
+        // It prepares the log's next file, for which the first change would wait otherwise.
+        if let Err(error) = store.maintain(Budget { bytes: 0 }, shared.clock.unix_secs()) {
+            tracing::error!("the store cannot be cleaned up: {error}");
+        }
         let is_stopping = Arc::new(AtomicBool::new(false));
         let wake = {
             let pool = Arc::clone(pool);

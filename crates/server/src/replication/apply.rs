@@ -22,7 +22,7 @@ use super::compare::is_damage;
 use super::peers::PeerAddress;
 use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
-use crate::observe::journal::Rarely;
+use crate::observe::journal::{self, Rarely};
 use crate::observe::watch::Event;
 use crate::shared::Shared;
 
@@ -256,9 +256,9 @@ impl<'s> Applier<'s> {
     /// client; what follows does not wait for them.
     fn pass_over(&self, key: &[u8], error: &larder_store::Error) {
         if let Some(times) = self.unreadable.happened(self.shared.clock.now().secs) {
-            let key = key.escape_ascii().to_string();
+            let key_sha256 = journal::key_digest(key);
             tracing::error!(
-                key,
+                key_sha256,
                 times,
                 "a peer's change of an item that the store cannot read is left out: {error}"
             );

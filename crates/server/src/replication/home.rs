@@ -3,7 +3,7 @@
 //!
 //! The walk of a command: the worker finds that another site is the key's home, leaves the command in [`Homes`] and
 //! parks the connection; a thread ([`ask`]) sends it to the home, over a connection beside that which pulls its log;
-//! there a thread runs it ([`run`]) as a worker would; the answer wakes the connection, and the worker executes the
+//! there a thread runs it ([`mod@run`]) as a worker would; the answer wakes the connection, and the worker executes the
 //! command again, with that answer.
 //!
 //! Large commands have a connection of their own ([`Lane`]): what is short does not wait until they are across.

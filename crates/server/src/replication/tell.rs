@@ -10,7 +10,7 @@ use larder_replication::wire::{Gap, RingCursor, Side};
 
 use super::ring::{Change, Mark, Read, Ring};
 use crate::namespaces::Handles;
-use crate::observe::journal::Rarely;
+use crate::observe::journal::{self, Rarely};
 use crate::shared::Shared;
 
 /// Tells one site, over one connection.
@@ -193,10 +193,10 @@ impl<'s> Teller<'s> {
             let (value_bytes, site) = (value.len(), self.site);
             self.ring.with_follower(site, |figures| figures.too_large += 1);
             if let Some(times) = self.too_large.happened(now.secs) {
-                let key = key.escape_ascii().to_string();
+                let key_sha256 = journal::key_digest(key);
                 tracing::warn!(
                     site,
-                    key,
+                    key_sha256,
                     value_bytes,
                     times,
                     "the site takes no value so large, and is told that it is gone: give all sites the same -I"

@@ -102,6 +102,8 @@ impl Endpoints {
         let admin = exposure::admin_warnings(self.admin(), settings);
         let backups = exposure::backup_warnings(self.admin(), settings);
         let warnings = warnings.into_iter().chain(http).chain(admin).chain(backups);
+        let unix = exposure::unix_warning(&self.listeners, settings).map(str::to_owned);
+        let warnings = warnings.chain(unix);
         for warning in warnings.chain(exposure::certificate_warnings(&self.listeners, &settings.tls)) {
             tracing::warn!("{warning}");
         }

@@ -75,6 +75,17 @@ pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<St
     asking.collect()
 }
 
+/// A line if all clients come over Unix sockets, which have no TLS, and `-Z` is for them. Like memcached, larderd
+/// serves them: no other machine can connect.
+pub fn unix_warning(listeners: &[Listener], settings: &Settings) -> Option<&'static str> {
+    let is_unix = |listener: &Listener| matches!(listener.address, Address::Unix(_));
+    let has_other_tls = settings.admin.tls
+        || settings.http.tls
+        || settings.store.as_ref().is_some_and(|store| store.replication.is_some());
+    let is_unused = settings.tls.is_enabled && !has_other_tls && listeners.iter().all(is_unix);
+    is_unused.then_some("-Z has no effect: Unix sockets have no TLS")
+}
+
 /// One line for each TCP listener that other machines can reach without login and TLS, and for each such UDP listener.
 /// None if all clients must log in.
 ///

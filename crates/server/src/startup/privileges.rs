@@ -1,14 +1,15 @@
 //! Drops privileges and raises resource limits, before the first thread starts.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fmt::Display;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Gid, Uid, User, getgroups, setfsgid, setfsuid, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Uid, User, getgrouplist, getgroups, setfsgid, setfsuid, setgid, setgroups, setuid};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::{CapabilitySet, capabilities, set_thread_gid, set_thread_groups, set_thread_uid};
 
 use crate::startup::options::{EXIT_NO_USER, EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::Settings;
@@ -71,12 +72,25 @@ impl Target {
         nix::unistd::initgroups(&name, self.gid).or_else(|_| setgroups(&[self.gid]))
     }
 
+    /// Makes the calling thread alone the user's, permanently. Errors: those of [`assume`](Self::assume).
+    pub(crate) fn assume_in_thread(&self) -> Result<(), Refusal> {
+        let name = CString::new(self.name.as_str()).unwrap_or_default();
+        let groups = getgrouplist(&name, self.gid).unwrap_or_else(|_| vec![self.gid]);
+        let groups: Vec<_> = groups.iter().map(|gid| rustix::process::Gid::from_raw(gid.as_raw())).collect();
+        set_thread_groups(&groups)
+            .and_then(|()| set_thread_gid(rustix::process::Gid::from_raw(self.gid.as_raw())))
+            .and_then(|()| set_thread_uid(rustix::process::Uid::from_raw(self.uid.as_raw())))
+            .map_err(|error| self.refusal(error))
+    }
+
+    fn refusal(&self, error: impl Display) -> Refusal {
+        Refusal::new(EXIT_OS_ERROR, format!("failed to assume identity of user {}: {error}", self.name))
+    }
+
     /// Becomes the user, permanently. Call it while there is one thread: the C library's setuid, which nix calls,
     /// changes all threads, but one that runs meanwhile runs as root. Errors: exit code 71.
     pub fn assume(&self) -> Result<(), Refusal> {
-        let refuse = |error| {
-            Refusal::new(EXIT_OS_ERROR, format!("failed to assume identity of user {}: {error}", self.name))
-        };
+        let refuse = |error| self.refusal(error);
         self.join_groups().map_err(refuse)?;
         setgid(self.gid).map_err(refuse)?;
         setuid(self.uid).map_err(refuse)

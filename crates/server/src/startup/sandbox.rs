@@ -19,13 +19,12 @@ use seccompiler::{
 };
 
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
-use crate::startup::settings::Io;
 
 /// Confines this process permanently. `reloaded` are the files that must stay readable. Their directories stay
 /// readable, so that a file that replaces another is found. `written` are directories, which exist, whose files may be
 /// changed. Call it before other threads start, because they inherit it. Errors: the kernel lacks a mechanism; exit
 /// code 71.
-pub fn sandbox(reloaded: &[PathBuf], written: &[PathBuf], io: Io) -> Result<(), Refusal> {
+pub fn sandbox(reloaded: &[PathBuf], written: &[PathBuf]) -> Result<(), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| {
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
     };
@@ -52,7 +51,7 @@ pub fn sandbox(reloaded: &[PathBuf], written: &[PathBuf], io: Io) -> Result<(), 
         (true, false) => FileAccess::Read,
         (true, true) => FileAccess::None,
     };
-    [no_clone3(), no_more_than_serving(files, io)]
+    [no_clone3(), no_more_than_serving(files)]
         .into_iter()
         .try_for_each(|filter| seccompiler::apply_filter(&program(filter?)?))
         .map_err(|error| refuse(&error))
@@ -108,7 +107,7 @@ fn no_clone3() -> Result<SeccompFilter, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), arch()?)
 }
 
-fn no_more_than_serving(files: FileAccess, io: Io) -> Result<SeccompFilter, seccompiler::BackendError> {
+fn no_more_than_serving(files: FileAccess) -> Result<SeccompFilter, seccompiler::BackendError> {
     let mut rules: BTreeMap<_, _> = SERVING.iter().map(|call| (*call, Vec::new())).collect();
     // A thread, not a process.
     rules.insert(libc::SYS_clone, vec![has_bits(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?]);
@@ -117,12 +116,6 @@ fn no_more_than_serving(files: FileAccess, io: Io) -> Result<SeccompFilter, secc
         rules.insert(call, vec![has_bits(2, libc::PROT_EXEC, 0)?]);
     }
     rules.insert(libc::SYS_prctl, vec![has_bits(0, !0, libc::PR_SET_NAME)?]);
-    if io == Io::Uring {
-        // Rings are made before the filter, which does not see their operations; each is restricted to polls, sends
-        // and cancellations.
-        rules.insert(libc::SYS_io_uring_enter, Vec::new());
-        rules.insert(libc::SYS_io_uring_register, vec![has_bits(1, !0, IORING_REGISTER_ENABLE_RINGS)?]);
-    }
     match files {
         FileAccess::None => {}
         FileAccess::Read => {
@@ -175,9 +168,6 @@ const STORING: &[libc::c_long] = &[
     libc::SYS_mkdir,
     libc::SYS_mkdirat,
 ];
-
-/// Of Linux's io_uring.h: what makes a ring that of a worker's thread.
-const IORING_REGISTER_ENABLE_RINGS: i32 = 12;
 
 /// System calls of workers and of the control thread while they run. Not obvious: threads and memory of the C library
 /// (rseq to madvise), memory of the file of `-e` (fallocate), abort after a panic (tgkill), `stats` (getrusage), the

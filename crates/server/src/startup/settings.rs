@@ -58,8 +58,6 @@ pub struct Settings {
     pub maxconns_fast: bool,
     /// Worker threads (`-t`).
     pub threads: usize,
-    /// How workers wait for sockets (`--io`).
-    pub io: Io,
     /// Requests of one connection before others have their turn (`-R`).
     pub requests_per_event: u32,
     /// Close TCP connections that send nothing for longer than this; 0: never.
@@ -204,7 +202,7 @@ impl Settings {
     }
 
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
-    /// poller (epoll or ring) and an eventfd for each worker, a file for each cache that is kept in one, what a store
+    /// poller and an eventfd for each worker, a file for each cache that is kept in one, what a store
     /// has beside its segments, and one for a client while it is refused.
     pub fn own_descriptors(&self) -> usize {
         let of_store = self.store.as_ref().map_or(0, StoreSettings::descriptors);
@@ -215,30 +213,6 @@ impl Settings {
 
 /// log2 of the slots of an index bucket.
 pub const BUCKET_POWER: u8 = 3;
-
-/// How a worker waits for sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// By epoll.
-    Epoll,
-    /// By io_uring.
-    Uring,
-}
-
-impl Io {
-    /// By what it is called on the command line.
-    pub fn of_name(name: &str) -> Option<Self> {
-        [Self::Epoll, Self::Uring].into_iter().find(|io| io.name() == name)
-    }
-
-    /// What it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Epoll => "epoll",
-            Self::Uring => "uring",
-        }
-    }
-}
 
 /// A port to bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +288,6 @@ impl Default for Settings {
             connections_max: 1024,
             maxconns_fast: true,
             threads: 4,
-            io: Io::Epoll,
             requests_per_event: 128,
             idle_timeout_secs: 0,
             memory_bytes: 64 << 20,

@@ -6,10 +6,3 @@ mod connections;
 mod examples;
 mod server;
 mod tls;
-
-use larder_conformance::server::again_by_uring;
-
-#[test]
-fn by_uring() {
-    again_by_uring(&["connections::"]);
-}

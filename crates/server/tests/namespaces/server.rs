@@ -35,6 +35,16 @@ impl Larderd {
         Self { server: Server::start_command(command).expect("larderd starts"), folder }
     }
 
+    /// The same, with its standard error in this file.
+    pub(crate) fn start_logging(namespaces: &str, options: &[&str], log: &str) -> Self {
+        let folder = Folder::create();
+        folder.write("namespaces.toml", namespaces);
+        let mut command = server::command(program());
+        command.arg("--namespaces").arg(folder.file("namespaces.toml")).args(options);
+        command.stderr(std::fs::File::create(log).expect("the folder is ours"));
+        Self { server: Server::start_command(command).expect("larderd starts"), folder }
+    }
+
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = self.server.connect().expect("larderd listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is no zero");

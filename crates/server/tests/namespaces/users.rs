@@ -54,8 +54,14 @@ fn users_do_what_the_lists_allow() {
         (
             "anna",
             "stats store backup x\r\n",
-            "CLIENT_ERROR backups need the right to everything\r\n".to_owned(),
+            "CLIENT_ERROR backups need the right to everything or the backup token\r\n".to_owned(),
         ),
+        (
+            "anna",
+            "stats replication compare\r\n",
+            "CLIENT_ERROR comparisons need the right to everything\r\n".to_owned(),
+        ),
+        ("root", "stats replication compare\r\n", "ERROR\r\n".to_owned()),
         ("root", "stats store backup x\r\n", "CLIENT_ERROR backups not enabled\r\n".to_owned()),
         ("ben", "get a:1\r\n", REFUSED.to_owned()),
         ("ben", "get c\r\n", format!("{c}END\r\n")),
@@ -83,6 +89,61 @@ fn users_do_what_the_lists_allow() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("larderd answers");
     assert_eq!(answer, format!("{a}END\r\n"));
+}
+
+#[test]
+fn the_backup_token_stands_for_the_right_to_everything() {
+    let folder = larder_conformance::folder::Folder::create();
+    folder.write("passwords", "root:pw\nanna:pw\n");
+    folder.write("token", "correct-horse-battery\n");
+    let [passwords, store, backups, token, log] =
+        ["passwords", "store", "backups", "token", "log"].map(|name| folder.arg(name));
+    let options = [
+        &["-Y", &passwords, "--store", &store, "--backup-dir", &backups, "-vv"][..],
+        &["--backup-token-file", &token],
+    ]
+    .concat();
+    let larderd = Larderd::start_logging(FILE, &options, &log);
+    let begin = |user: &str, words: &str| {
+        let answer = larderd.ask(&format!("{}stats store backup {words}\r\n", login(user)));
+        answer.strip_prefix("STORED\r\n").unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    let done = |name: &str| {
+        let is_done = || {
+            let stats = larderd.ask(&format!("{}stats store\r\n", login("anna")));
+            stats.contains(&format!("STAT backup {name}\r\n")) && stats.contains("STAT backup_state done\r\n")
+        };
+        eventually(is_done);
+    };
+    let refused = "CLIENT_ERROR backups need the right to everything or the backup token\r\n";
+    for words in [
+        "a",
+        "a b",
+        "a token=",
+        "a token=correct-horse-batter",
+        "a token=correct-horse-battery-",
+        "a token=Correct-horse-battery",
+        "a correct",
+        "token=correct-horse-battery a",
+    ] {
+        assert_eq!(begin("anna", words), refused, "{words}");
+    }
+    assert_eq!(begin("anna", "a token=correct-horse-battery"), "OK\r\n");
+    done("a");
+    assert_eq!(begin("anna", "b a token=correct-horse-battery"), "OK\r\n");
+    done("b");
+    // Who has the right needs no token.
+    assert_eq!(begin("root", "c"), "OK\r\n");
+    done("c");
+    // The file is read again.
+    folder.write("token", "another-secret-word\n");
+    larderd.reload(FILE);
+    eventually(|| begin("anna", "d token=another-secret-word") == "OK\r\n");
+    done("d");
+    assert_eq!(begin("anna", "e token=correct-horse-battery"), refused);
+    let log = std::fs::read_to_string(&log).expect("larderd has written it");
+    assert!(log.contains("stats store backup a token=..."), "{log}");
+    assert!(!log.contains("horse") && !log.contains("another-secret"), "{log}");
 }
 
 /// Everything that a watcher received up to the line about this key.

@@ -8,7 +8,7 @@ use larder_conformance::server::eventually;
 use larder_store::{Entry, FlushBy, KeyState, LogOptions, LogStore, Put, Store as _, VecSink};
 
 use crate::client::Client;
-use crate::site::Cluster;
+use crate::site::{Cluster, LOG_FILE};
 use crate::{converge, keys};
 
 /// Waits until every site knows that every site has all up to now.
@@ -98,7 +98,7 @@ fn rot(directory: &Path, value: &[u8]) {
 /// What a comparison of two sites mends, and what it only reports: a deleted key must not come back.
 #[test]
 fn a_site_mends_what_it_lost_and_reports_what_it_cannot_explain() {
-    let mut cluster = Cluster::of(2, "log");
+    let mut cluster = Cluster::with_options(2, 2, "log", &[LOG_FILE]);
     let keys = keys(200);
     let (mut one, mut other) = (cluster.client(0), cluster.client(1));
     for (nth, key) in keys.iter().enumerate() {
@@ -144,6 +144,13 @@ fn a_site_mends_what_it_lost_and_reports_what_it_cannot_explain() {
     converge(&mut one, &mut other, &keys);
     settle(&cluster, 2);
     assert_eq!((compared(&mut one, 1), compared(&mut other, 1)), ([0, 0, 0], [0, 0, 0]));
+    // `printf ghost | sha256sum` and `printf key8 | sha256sum` print these, and no log has a key.
+    let logs = [cluster.log(0), cluster.log(1)];
+    for (site, digest) in [(0, "ead6ef03d61ee60c"), (1, "5bda7a9c0fb9e510")] {
+        assert!(logs[site].contains(&format!("key_sha256=\"{digest}\"")), "{}", logs[site]);
+    }
+    let shown = ["ghost", "key0", "key6", "key8", "key102"].map(|key| logs.concat().contains(key));
+    assert_eq!(shown, [false; 5], "{}", logs.concat());
 }
 
 /// What the peer has may be older than a record that cannot be read, which it was never told of.

@@ -2,21 +2,18 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use super::account::Account;
-use super::clean::RESERVE_TO_DELETE;
 use super::index::IndexEntry;
+use super::next::{SegmentFile, make_room};
 use super::notes::Note;
 use super::record::{EXTENSION_BYTES, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
-use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file, take_number};
-use super::writer::{Writer, sync_file};
-use super::{Appender, LogStore, ManifestState};
+use super::segment::{FooterEntry, Segment, take_number};
+use super::{Appender, LogStore};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
-use crate::files::File;
-use crate::files::memory::MemoryFile;
 use crate::flushes::encode_exceptions;
 use crate::usage::PrefixUsage;
 use crate::validate::{exceptions_bytes, validate_batch, validate_notes};
@@ -63,9 +60,7 @@ pub(super) fn keep_readable(store: &LogStore, entries: &[Entry<'_>]) -> Result<(
     }
     if !appender.is_in_memory {
         let number = take_number(&mut store.manifest().next_number)?;
-        let header = SegmentFile::header(store, number, Stream::Log);
-        let (file, file_bytes) = (Arc::<MemoryFile>::default(), 0);
-        let mut writer = SegmentFile { header, file, file_bytes }.open(store)?;
+        let mut writer = SegmentFile::in_memory(store, number).open(store)?;
         writer.limit = u64::MAX;
         appender.writer = Some(writer);
         appender.is_in_memory = true;
@@ -335,42 +330,6 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
     }
 }
 
-/// A sync that has begun: it makes everything durable that was appended before.
-pub(super) struct Sync {
-    /// The open segment, its number of writes, and its end. `None`: nothing was written since the last seal.
-    written: Option<(Arc<Segment>, u64, u64)>,
-    last: u64,
-}
-
-/// Begins a sync. [`Sync::finish`] performs it without the appender's lock, so appending goes on meanwhile.
-pub(super) fn begin_sync(store: &LogStore, appender: &Appender) -> Sync {
-    let written = appender.writer.as_ref().map(|writer| (writer.segment.clone(), writer.writes, writer.end));
-    Sync { written, last: store.last_sequence.load(Relaxed) }
-}
-
-impl Sync {
-    pub(super) fn finish(self, store: &LogStore) -> Result<u64> {
-        // The system reports a failed fsync only once: a second concurrent call would take the failure for success.
-        let _syncing = store.syncing();
-        store.read_only.check()?;
-        if let Some((segment, writes, end)) = self.written
-            && segment.synced_writes.load(Relaxed) < writes
-        {
-            store.counters.fsyncs.fetch_add(1, Relaxed);
-            sync_file(&segment, writes, end)
-                .map_err(|error| store.write_failed(format!("writing {}", segment.name()), error))?;
-        }
-        store.durable_sequence.fetch_max(self.last, Release);
-        Ok(store.durable_sequence.load(Relaxed))
-    }
-}
-
-/// Makes everything that was appended before durable.
-pub(super) fn sync(store: &LogStore) -> Result<u64> {
-    let sync = begin_sync(store, &store.appender());
-    sync.finish(store)
-}
-
 /// Lets the log itself say what is durable, if nothing was appended since that could.
 pub(super) fn note_durable(store: &LogStore, appender: &mut Appender) -> Result<()> {
     let durable = store.durable_sequence.load(Relaxed);
@@ -395,105 +354,4 @@ fn write_mark(store: &LogStore, appender: &mut Appender) -> Result<()> {
     writer.accept(bytes.len() as u64, &[], None);
     *noted_durable = durable;
     Ok(())
-}
-
-/// Makes sure that the open segment has room for so much, by opening the next one if need be. If that fails, the open
-/// one stays open: what is smaller may still fit.
-fn make_room(
-    store: &LogStore,
-    appender: &mut Appender,
-    bytes: u64,
-    entries: usize,
-    may_use_reserve: bool,
-) -> Result<()> {
-    let may_use = may_use_reserve || !appender.is_reserve;
-    if may_use && appender.writer.as_ref().is_some_and(|writer| writer.has_room(bytes, entries)) {
-        return Ok(());
-    }
-    let file_bytes = store.options.segment_bytes.max(Writer::file_bytes_for(bytes, entries));
-    match open_next(store, appender, file_bytes) {
-        // This also covers the case that the segment has room but the manifest that names it has not.
-        Err(Error::Full { .. }) if may_use_reserve && store.files.remove(RESERVE_TO_DELETE).is_ok() => {
-            open_next(store, appender, file_bytes)?;
-            appender.is_reserve = true;
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-/// Seals the open segment, and opens one whose file has this length.
-fn open_next(store: &LogStore, appender: &mut Appender, file_bytes: u64) -> Result<()> {
-    let mut manifest = store.manifest();
-    let writer = new_segment(store, &mut manifest, Stream::Log, file_bytes)?;
-    let segment = writer.segment.clone();
-    let published = seal(store, appender).and_then(|()| {
-        let image = store.capture(appender);
-        store.publish(&mut manifest, image)
-    });
-    if let Err(error) = published {
-        store.segments.remove(segment.slot);
-        // After a failed fsync the manifest on the disk may be the one that names it.
-        if !matches!(error, Error::ReadOnly { .. }) {
-            let _ = store.files.remove(&segment.name());
-        }
-        return Err(error);
-    }
-    (appender.writer, appender.is_reserve) = (Some(writer), false);
-    Ok(())
-}
-
-/// Seals the open segment, if there is one. Its data is durable then.
-pub(super) fn seal(store: &LogStore, appender: &mut Appender) -> Result<()> {
-    let Some(writer) = &mut appender.writer else { return Ok(()) };
-    let _syncing = store.syncing();
-    store.read_only.check()?;
-    store.counters.fsyncs.fetch_add(1, Relaxed);
-    let name = writer.segment.name();
-    writer.seal().map_err(|error| store.write_failed(format!("sealing {name}"), error))?;
-    appender.writer = None;
-    store.durable_sequence.fetch_max(store.last_sequence.load(Relaxed), Release);
-    Ok(())
-}
-
-/// A new segment, in the table; not yet in the manifest.
-pub(super) fn new_segment(
-    store: &LogStore,
-    manifest: &mut ManifestState,
-    stream: Stream,
-    file_bytes: u64,
-) -> Result<Writer> {
-    let number = take_number(&mut manifest.next_number)?;
-    SegmentFile::create(store, number, stream, file_bytes)?.open(store)
-}
-
-/// The file of a segment that is not in the table yet.
-pub(super) struct SegmentFile {
-    header: SegmentHeader,
-    file: Arc<dyn File>,
-    file_bytes: u64,
-}
-
-impl SegmentFile {
-    /// Creates the file. Its number is used up even if this fails, since the file may come back after a crash.
-    pub(super) fn create(store: &LogStore, number: u64, stream: Stream, file_bytes: u64) -> Result<Self> {
-        let header = Self::header(store, number, stream);
-        store.counters.fsyncs.fetch_add(1, Relaxed);
-        let file = create_file(&*store.files, &header, file_bytes).map_err(|(source, sync_failed)| {
-            let doing = format!("making segment {number}");
-            store.write_failed(doing, super::WriteError { source, sync_failed })
-        })?;
-        Ok(Self { header, file, file_bytes })
-    }
-
-    fn header(store: &LogStore, number: u64, stream: Stream) -> SegmentHeader {
-        let first_sequence = if stream == Stream::Log { store.last_sequence.load(Relaxed) + 1 } else { 0 };
-        SegmentHeader { number, stream, first_sequence, secret: store.secret }
-    }
-
-    /// Puts the segment into the table: every manifest names it from now on.
-    pub(super) fn open(self, store: &LogStore) -> Result<Writer> {
-        let segment = store.segments.insert(|slot| Segment::new(&self.header, slot, self.file))?;
-        Ok(Writer::new(segment, self.file_bytes))
-    }
 }

@@ -7,6 +7,10 @@ pub(crate) enum Bug {
     SkipDirSync,
     /// `sync` returns without fsync.
     AcknowledgeBeforeSync,
+    /// A sync covers the newest of two open segments of the log alone.
+    SyncNewestAlone,
+    /// Recovery takes an open segment of the log whatever is lost before it.
+    IgnoreGap,
     /// Cleaning drops each tombstone that it meets.
     DropTombstones,
     /// Recovery takes batches that have no commit mark.

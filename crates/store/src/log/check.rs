@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::append::tombstone_of;
 use super::digest::Secret;
 use super::manifest::{MANIFEST, ManifestImage, ROCKSDB_FILE, SegmentImage};
-use super::open::{DroppedTail, FlushRecord, NoteRecord, Tail, lock, open_file};
+use super::open::{DroppedTail, FlushRecord, NoteRecord, OpenLog, lock, open_file};
 use super::record::{ALIGN_BYTES, Header, Kind, pad};
 use super::segment::{
     FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name,
@@ -65,20 +65,30 @@ pub fn check(files: &dyn Files, repair: bool) -> Result<Report> {
         Err(error) => return Err(error),
     };
     report.has_lost_manifest = !report.damages.is_empty();
-    let mut changed = report.has_lost_manifest;
-    let mut kept = Vec::new();
-    for segment in std::mem::take(&mut image.segments) {
+    let mut open_log = OpenLog::default();
+    let (mut kept, mut damaged, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut is_open_damaged = false;
+    for segment in image.segments.clone() {
         let before = report.damages.len();
-        let contents = read_segment(files, &image, &segment, &mut report)?;
-        if report.damages.len() == before {
+        let contents = read_segment(files, &image, &segment, &mut open_log, &mut report)?;
+        let is_damaged = report.damages.len() > before;
+        if segment.stream == Stream::Log && !segment.sealed {
+            is_open_damaged |= is_damaged;
+            open.push((segment, contents));
+        } else if is_damaged {
+            damaged.push((segment, contents));
+        } else {
             kept.push(segment);
-            continue;
         }
-        changed = true;
-        if repair {
-            let rescued = rescue(files, &mut image, &segment, contents, &mut report)?;
-            kept.extend(rescued);
-        }
+    }
+    // An open one goes on where the one before ends, which a repair changes.
+    match is_open_damaged {
+        true => damaged.extend(open),
+        false => kept.extend(open.into_iter().map(|(segment, _)| segment)),
+    }
+    let changed = report.has_lost_manifest || !damaged.is_empty();
+    for (segment, contents) in damaged.into_iter().filter(|_| repair) {
+        kept.extend(rescue(files, &mut image, &segment, contents, &mut report)?);
     }
     kept.sort_unstable_by_key(|segment: &SegmentImage| segment.number);
     image.segments = kept;
@@ -176,6 +186,7 @@ fn read_segment(
     files: &dyn Files,
     image: &ManifestImage,
     segment_image: &SegmentImage,
+    open_log: &mut OpenLog,
     report: &mut Report,
 ) -> Result<Contents> {
     let name = segment_name(segment_image.number);
@@ -284,9 +295,9 @@ fn read_segment(
             Err(error) => return Err(error),
         }
     } else if has_header {
-        match Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image) {
+        match open_log.read(&segment, &header, segment_image, file_bytes, image) {
             Ok(tail) => report.dropped.extend(tail.dropped(&segment)),
-            Err(Error::Corrupt { offset, what, .. }) => report.damages.push(damage_at(offset, what)),
+            Err(Error::Corrupt { file, offset, what }) => report.damages.push(Damage { file, offset, what }),
             Err(error) => return Err(error),
         }
     }

@@ -21,13 +21,15 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::LogStore;
 use super::account::Account;
-use super::append::{SegmentFile, begin_sync, note_durable, sync, tombstone_of, uncount};
+use super::append::{note_durable, tombstone_of, uncount};
 use super::bugs::{Bug, is_planted};
 use super::digest::Digest;
 use super::index::{IndexEntry, Location};
+use super::next::{self, SegmentFile};
 use super::record::{Header, Kind, pad};
 use super::retain::{is_needed, left_of, log_floor};
 use super::segment::{FooterEntry, Segment, Stream, footer_bytes, take_number};
+use super::sync::{begin_sync, sync};
 use super::window::Window;
 use super::writer::{WriteError, Writer};
 use crate::error::{Error, Result};
@@ -160,20 +162,20 @@ impl Liveness {
 
     /// Live bytes in the data of a sealed segment.
     fn live_bytes(&self, segment: &Segment) -> f64 {
-        segment.data_bytes.load(Relaxed) as f64 * self.share(segment)
+        segment.record_bytes() as f64 * self.share(segment)
     }
 }
 
 /// Bytes by which the disk usage exceeds 1.5 times the live bytes plus four segments; negative: it is below that. The
-/// four segments are one that is sealed, and the open ones: that of the log, whose file counts as it fills, and those
-/// of both cold streams.
+/// four segments are one that is sealed, and the open ones: that of the log, whose file counts as it fills, its footer
+/// included, and those of both cold streams.
 fn excess_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> i64 {
     let liveness = Liveness::of(store, segments, store.now_unix_secs.load(Relaxed));
     let (mut disk_bytes, mut live_bytes) = (0, 0.0);
     for segment in segments {
         if !segment.sealed.load(Relaxed) {
             let is_log = segment.stream == Stream::Log;
-            disk_bytes += if is_log { &segment.data_bytes } else { &segment.file_bytes }.load(Relaxed);
+            disk_bytes += if is_log { segment.filled_bytes() } else { segment.file_bytes.load(Relaxed) };
             live_bytes += segment.live_bytes() as f64;
         } else if segment.retired.load(Relaxed) {
             // Its file is about to be removed.
@@ -215,6 +217,7 @@ pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> 
     }
     keep_reserve(store, RESERVE_TO_CLEAN);
     keep_reserve(store, RESERVE_TO_DELETE);
+    next::roll(store)?;
     let mut done = 0;
     loop {
         if cleaner.job.is_none() {
@@ -400,8 +403,10 @@ fn entries_of(
 ) -> Result<Vec<FooterEntry>> {
     if !segment.sealed.load(Acquire) {
         let appender = store.appender();
+        let prepared = store.prepared();
+        let cold = cleaner.streams.iter().filter_map(|stream| stream.writer.as_ref());
         let mut writers =
-            cleaner.streams.iter().filter_map(|stream| stream.writer.as_ref()).chain(&appender.writer);
+            cold.chain(appender.full.as_deref()).chain(&appender.writer).chain(prepared.as_ref());
         if let Some(writer) = writers.find(|writer| writer.segment.number == segment.number) {
             return Ok(writer.entries().iter().copied().filter(is_wanted).collect());
         }
@@ -928,18 +933,9 @@ impl ColdStream {
 /// A new segment of a cold stream, in the table and in the manifest.
 fn open_segment(store: &LogStore, stream: Stream, file_bytes: u64) -> Result<Writer> {
     let number = take_number(&mut store.manifest().next_number)?;
-    let file = SegmentFile::create(store, number, stream, file_bytes)?;
-    let appender = store.appender();
-    let mut manifest = store.manifest();
-    let writer = file.open(store)?;
-    let (image, sync) = (store.capture(&appender), begin_sync(store, &appender));
-    drop(appender);
-    if let Err(error) = sync.finish(store).and_then(|_| store.publish(&mut manifest, image)) {
-        store.segments.remove(writer.segment.slot);
-        if !matches!(error, Error::ReadOnly { .. }) {
-            let _ = store.files.remove(&writer.segment.name());
-        }
-        return Err(error);
+    let file = SegmentFile::create(store, number, stream, 0, file_bytes)?;
+    match file.publish(store, |_| false)? {
+        Some((writer, _)) => Ok(writer),
+        None => Err(Error::Full { doing: format!("making segment {number}") }),
     }
-    Ok(writer)
 }

@@ -76,9 +76,14 @@ pub(super) fn read_log(
     let durable_sequence = store.durable_sequence.load(Acquire);
     let is_wanted = |segment: &Arc<Segment>| {
         let is_over = segment.sealed.load(Acquire) && segment.max_sequence.load(Relaxed) <= after_sequence;
-        segment.stream == Stream::Log && !is_over
+        let has_begun = segment.min_sequence.load(Relaxed) <= durable_sequence;
+        segment.stream == Stream::Log && has_begun && !is_over
     };
     let segments: Vec<_> = store.segments.all().into_iter().filter(is_wanted).collect();
+    // One that is full may not be sealed yet.
+    let next_sequence = after_sequence.saturating_add(1);
+    let has_begun = |segment: &Arc<Segment>| segment.min_sequence.load(Relaxed) <= next_sequence;
+    let first = segments.iter().rposition(has_begun).unwrap_or(0);
     // In this order: the start rises before a segment goes.
     let oldest_sequence = store.log_start.load(Acquire);
     if after_sequence.saturating_add(1) < oldest_sequence {
@@ -96,7 +101,7 @@ pub(super) fn read_log(
     if after_sequence >= durable_sequence {
         return Ok(LogRead { through_sequence: after_sequence, more: false });
     }
-    for segment in segments {
+    for segment in segments.into_iter().skip(first) {
         let from = start_in(store, &segment, after_sequence);
         let (offset, is_over) = match reader.visit_segment(&segment, from, visit) {
             // What cannot be read is for the next read to tell.

@@ -29,8 +29,12 @@ pub(super) const ROCKSDB_FILE: &str = "CURRENT";
 pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Stands in the file while a backup is restored to the directory.
 pub(crate) const RESTORING: &[u8] = b"A backup is being restored to this directory.\n";
-/// A store with another major number, or a higher minor one, is refused.
+/// A store with another major number, or a higher minor one than [`MINOR_MAX`], is refused.
 pub(super) const FORMAT: (u16, u16) = (1, 2);
+/// The minor number while a segment of the log is open: others may follow it, which an earlier larder takes for damage.
+/// After a clean stop it can read the store.
+const OPEN_LOG_MINOR: u16 = 3;
+const MINOR_MAX: u16 = OPEN_LOG_MINOR;
 
 /// The minor number of the first format in which flushes have exceptions.
 const EXCEPTIONS_MINOR: u16 = 1;
@@ -101,9 +105,12 @@ impl ManifestImage {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        let has_open_log =
+            self.segments.iter().any(|segment| segment.stream == Stream::Log && !segment.sealed);
+        let minor = if has_open_log { OPEN_LOG_MINOR } else { FORMAT.1 };
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&FORMAT.0.to_le_bytes());
-        out.extend_from_slice(&FORMAT.1.to_le_bytes());
+        out.extend_from_slice(&minor.to_le_bytes());
         out.extend_from_slice(&self.secret.0);
         out.extend_from_slice(&self.next_number.to_le_bytes());
         out.extend_from_slice(&self.last_sequence.to_le_bytes());
@@ -238,6 +245,7 @@ impl ManifestImage {
             segment.data_bytes <= DATA_BYTES_MAX
                 && footer_bytes <= FOOTER_BYTES_MAX
                 && segment.max_sequence <= SEQUENCE_MAX
+                && (segment.min_sequence <= SEQUENCE_MAX || segment.min_sequence == u64::MAX)
                 && segment.number < self.next_number
         };
         let mut marks = self.flushes.marks.values().flatten().map(|mark| mark.sequence);
@@ -312,7 +320,7 @@ pub(crate) fn sync_dir(files: &dyn Files) -> std::io::Result<()> {
 
 /// An error if a file of this format must not be read.
 pub(super) fn refuse_newer(file: &str, (major, minor): (u16, u16)) -> Result<()> {
-    if major != FORMAT.0 || minor > FORMAT.1 {
+    if major != FORMAT.0 || minor > MINOR_MAX {
         return Err(Error::NewerFormat { file: file.to_owned(), format: format!("{major}.{minor}") });
     }
     Ok(())

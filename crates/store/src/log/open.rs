@@ -91,6 +91,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions, lock: StoreLock) 
         appender: Mutex::new(Appender { noted_durable: found.last_sequence, ..Appender::default() }),
         next_appender: Mutex::default(),
         manifest: Mutex::new(ManifestState { next_number: image.next_number, garbage: found.garbage }),
+        prepared: Mutex::default(),
         syncing: Mutex::default(),
         last_sequence: AtomicU64::new(found.last_sequence),
         durable_sequence: AtomicU64::new(found.last_sequence),
@@ -173,9 +174,10 @@ struct Recovered {
     notes: NoteTable,
     garbage: Vec<String>,
     dropped: Vec<DroppedTail>,
+    open_log: OpenLog,
 }
 
-/// Bytes after the last whole batch of a segment, as a crash leaves them.
+/// Bytes after the last whole batch of a segment, as a crash leaves them; or all of a segment that follows such bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedTail {
     /// Name of the file.
@@ -195,6 +197,7 @@ impl Recovered {
             notes: image.notes.clone(),
             garbage: image.snapshot.iter().map(|snapshot| snapshot::snapshot_name(snapshot.number)).collect(),
             dropped: Vec::new(),
+            open_log: OpenLog::default(),
         }
     }
 }
@@ -300,7 +303,7 @@ fn recover_segment(
         note_last_sequence(&header, segment_image.max_sequence, found);
         entries
     } else {
-        let tail = Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image)?;
+        let tail = found.open_log.read(&segment, &header, segment_image, file_bytes, image)?;
         found.dropped.extend(tail.dropped(&segment));
         found.highest_version = found.highest_version.max(tail.highest_version);
         tail.flushes.into_iter().for_each(|flush| flush.apply(&mut found.flushes));
@@ -340,6 +343,70 @@ fn count_live(index: &Index, segments: &SegmentTable) {
     }
 }
 
+/// The open segments of the log that were read so far. Each goes on where the one before ends: after a power loss, the
+/// newer one may have records without those before them.
+#[derive(Default)]
+pub(super) struct OpenLog {
+    /// Where the last one ends; `None`: none was read.
+    last_sequence: Option<u64>,
+    /// The place where the log ends, and why.
+    stop: Option<(String, u64, &'static str)>,
+}
+
+impl OpenLog {
+    /// Reads an open segment. Those of the log have to come in order.
+    pub(super) fn read(
+        &mut self,
+        segment: &Arc<Segment>,
+        header: &SegmentHeader,
+        segment_image: &SegmentImage,
+        file_bytes: u64,
+        image: &ManifestImage,
+    ) -> Result<Tail> {
+        let first_sequence = self.first_sequence(header, segment_image, image);
+        let tail = Tail::read(segment, first_sequence, segment_image.data_bytes, file_bytes, image)?;
+        if segment.stream == Stream::Log {
+            self.note(segment, &tail, image)?;
+        }
+        Ok(tail)
+    }
+
+    /// Of the first record of a segment.
+    fn first_sequence(&self, header: &SegmentHeader, segment: &SegmentImage, image: &ManifestImage) -> u64 {
+        if header.stream != Stream::Log {
+            return 0;
+        }
+        match self.last_sequence {
+            Some(last) => last + 1,
+            None if header.first_sequence > 0 => header.first_sequence,
+            None if segment.min_sequence != u64::MAX => segment.min_sequence,
+            // It was empty when the manifest was written.
+            None => image.last_sequence + 1,
+        }
+    }
+
+    fn note(&mut self, segment: &Segment, tail: &Tail, image: &ManifestImage) -> Result<()> {
+        self.last_sequence = Some(tail.last_sequence);
+        if tail.sequences.is_some() || self.stop.is_none() {
+            let (at, why) = tail.stop;
+            self.stop = Some((segment.name(), at, why));
+        }
+        let is_open = |known: &&SegmentImage| known.stream == Stream::Log && !known.sealed;
+        let newest = image.segments.iter().rfind(is_open);
+        if newest.is_none_or(|newest| newest.number <= segment.number)
+            && image.last_sequence > tail.last_sequence
+            && let Some((name, at, why)) = self.stop.take()
+        {
+            return Err(was_durable(&name, at, why));
+        }
+        Ok(())
+    }
+}
+
+fn was_durable(name: &str, at: u64, why: &str) -> Error {
+    Error::corrupt(name, at, format!("{why}, though what was here was durable"))
+}
+
 /// What an open segment turned out to hold.
 pub(super) struct Tail {
     entries: Vec<FooterEntry>,
@@ -349,6 +416,8 @@ pub(super) struct Tail {
     end: u64,
     /// End of the bytes after that: only zeros follow.
     rest_end: u64,
+    /// Where reading ended, and why.
+    stop: (u64, &'static str),
     /// Of the last whole batch.
     last_sequence: u64,
     /// The lowest and the highest sequence.
@@ -434,16 +503,16 @@ impl NoteRecord {
 }
 
 impl Tail {
-    /// `durable_bytes`: what the manifest knows to have been durable. A manifest that names an open segment of the log
-    /// was written when that was the last.
-    pub(super) fn read(
+    /// `first_sequence`: of the first record, if it is a segment of the log. `durable_bytes`: what the manifest knows
+    /// to have been durable.
+    fn read(
         segment: &Arc<Segment>,
-        segment_header: &SegmentHeader,
+        first_sequence: u64,
         durable_bytes: u64,
         file_bytes: u64,
         image: &ManifestImage,
     ) -> Result<Self> {
-        let is_log = segment_header.stream == Stream::Log;
+        let is_log = segment.stream == Stream::Log;
         let mut window = Window::new(segment.clone());
         let mut tail = Self {
             entries: Vec::new(),
@@ -451,7 +520,8 @@ impl Tail {
             notes: Vec::new(),
             end: SEGMENT_HEADER_BYTES as u64,
             rest_end: 0,
-            last_sequence: segment_header.first_sequence.saturating_sub(1),
+            stop: (0, ""),
+            last_sequence: first_sequence.saturating_sub(1),
             sequences: None,
             highest_version: 0,
         };
@@ -472,6 +542,9 @@ impl Tail {
                 break "the checksum of a value does not match";
             }
             let next = at + header.padded_bytes() as u64;
+            if is_planted(Bug::IgnoreGap) && at == SEGMENT_HEADER_BYTES as u64 {
+                tail.last_sequence = header.sequence.saturating_sub(1);
+            }
             match header.kind {
                 Kind::Footer => {
                     is_sealed = true;
@@ -518,16 +591,10 @@ impl Tail {
         let rest = Rest::read(&mut window, tail.end, file_bytes, tail.last_sequence)?;
         // A footer is written again.
         tail.rest_end = if is_sealed { tail.end } else { rest.end };
-        let is_acknowledged = durable_bytes > tail.end
-            || (is_log && image.last_sequence > tail.last_sequence)
-            || rest.proves_loss;
-        if is_acknowledged {
-            return Err(Error::corrupt(
-                &segment.name(),
-                at,
-                format!("{why}, though what was here was durable"),
-            ));
+        if durable_bytes > tail.end || rest.proves_loss {
+            return Err(was_durable(&segment.name(), at, why));
         }
+        tail.stop = (at, why);
         Ok(tail)
     }
 

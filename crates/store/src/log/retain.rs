@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::append::begin_sync;
 use super::bugs::{Bug, is_planted};
 use super::record::{Header, Kind};
 use super::segment::{Segment, Stream};
+use super::sync::begin_sync;
 use super::{LogStore, clean};
 use crate::entry::Marks;
 use crate::error::Result;
@@ -58,7 +58,7 @@ pub(super) fn log_floor(retention: &Retention, segments: &[Arc<Segment>]) -> u64
         return u64::MAX;
     }
     let mut bytes = 0_u64;
-    for segment in segments.iter().rev().filter(|segment| is_log(segment)) {
+    for segment in segments.iter().rev().filter(|segment| is_log(segment) && segment.has_records()) {
         bytes = bytes.saturating_add(segment.file_bytes.load(Relaxed));
         if bytes > retention.log_bytes_max {
             return retention.log_after_sequence.max(segment.max_sequence.load(Relaxed));

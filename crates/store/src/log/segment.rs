@@ -1,7 +1,7 @@
 //! One file of the log.
 
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::bytes::Bytes;
@@ -103,7 +103,7 @@ pub(super) struct FooterEntry {
     pub(super) digest: Digest,
     pub(super) is_put: bool,
     pub(super) class: SizeClass,
-    /// Below [`START_BYTES_MAX`](super::index::START_BYTES_MAX).
+    /// Below [`START_BYTES_MAX`].
     pub(super) offset: u64,
     pub(super) sequence: u64,
     /// Of a put, rounded down to 32 bits; 0: never.
@@ -214,7 +214,7 @@ pub(super) fn take_number(next_number: &mut u64) -> Result<u64> {
 pub(super) struct SegmentHeader {
     pub(super) number: u64,
     pub(super) stream: Stream,
-    /// Of a log segment: the sequence of its first record.
+    /// Of a log segment: the sequence of its first record; 0: it was prepared before that was known.
     pub(super) first_sequence: u64,
     pub(super) secret: Secret,
 }
@@ -276,6 +276,8 @@ pub(super) struct Segment {
     pub(super) durable_bytes: AtomicU64,
     pub(super) synced_writes: AtomicU64,
     pub(super) file_bytes: AtomicU64,
+    /// Of an open segment: its records with keys, each of which has an entry in the footer.
+    pub(super) entry_count: AtomicU64,
     pub(super) sealed: AtomicBool,
     /// It is no longer part of the store; its file goes as soon as the manifest says so.
     pub(super) retired: AtomicBool,
@@ -313,8 +315,22 @@ impl Segment {
     }
 
     pub(super) fn live_bytes(&self) -> u64 {
-        let records = self.data_bytes.load(Relaxed).saturating_sub(SEGMENT_HEADER_BYTES as u64);
-        (records as f64 * self.live_share()) as u64
+        (self.record_bytes() as f64 * self.live_share()) as u64
+    }
+
+    /// A batch was written to it.
+    pub(super) fn has_records(&self) -> bool {
+        self.min_sequence.load(Relaxed) <= self.max_sequence.load(Relaxed)
+    }
+
+    /// Its data, without its own header.
+    pub(super) fn record_bytes(&self) -> u64 {
+        self.data_bytes.load(Relaxed).saturating_sub(SEGMENT_HEADER_BYTES as u64)
+    }
+
+    /// The length of the file of an open segment if it were sealed now.
+    pub(super) fn filled_bytes(&self) -> u64 {
+        self.data_bytes.load(Relaxed) + footer_bytes(self.entry_count.load(Relaxed) as usize)
     }
 
     /// The index names one record more, or one fewer.
@@ -340,7 +356,7 @@ impl Segment {
 
     /// The log is synced before an image of it is published ([`LogStore::capture`](super::LogStore)).
     pub(super) fn image(&self) -> SegmentImage {
-        let sealed = self.sealed.load(Relaxed);
+        let sealed = self.sealed.load(Acquire);
         let is_durable = sealed || self.stream == Stream::Log;
         let data = if is_durable { &self.data_bytes } else { &self.durable_bytes };
         SegmentImage {
@@ -475,6 +491,7 @@ impl Segment {
             durable_bytes: AtomicU64::new(SEGMENT_HEADER_BYTES as u64),
             synced_writes: AtomicU64::new(0),
             file_bytes: AtomicU64::new(0),
+            entry_count: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             damaged: AtomicBool::new(false),

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::LogStore;
-use super::append;
 use super::bytes::Bytes;
 use super::clean;
 use super::index::{Index, Shard, ShardLayout};
-use super::manifest::{FORMAT, SnapshotImage, sync_dir};
+use super::manifest::{FORMAT, SnapshotImage};
+use super::next;
 use super::record::{u16_at, u32_at};
 use super::segment::take_number;
 use crate::error::{Error, Result};
@@ -47,9 +47,10 @@ pub(super) fn close(store: &LogStore) -> Result<()> {
     let mut cleaner = clean::lock(store);
     let mut appender = store.appender();
     store.read_only.check()?;
-    append::seal(store, &mut appender)?;
+    next::seal(store, &mut appender)?;
     clean::seal_all(store, &mut cleaner)?;
     let mut manifest = store.manifest();
+    next::drop_prepared(store, &mut manifest);
     let mut image = store.capture(&appender);
     // Without a snapshot the next start takes longer, and that is all.
     if let Ok(number) = take_number(&mut manifest.next_number) {
@@ -104,8 +105,8 @@ fn write(store: &LogStore, number: u64) -> Result<SnapshotImage> {
         }
         put(&block)
     });
-    result.and_then(|()| file.sync()).map_err(failed)?;
-    sync_dir(&*store.files).map_err(failed)?;
+    // Neither it nor its name is made durable: one that a power loss damages is ignored.
+    result.map_err(failed)?;
     Ok(SnapshotImage { number, file_bytes: at, checksum })
 }
 

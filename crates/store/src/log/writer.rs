@@ -41,6 +41,23 @@ impl Writer {
         Self { segment, end: SEGMENT_HEADER_BYTES as u64, limit, entries: Vec::new(), writes: 0 }
     }
 
+    /// Takes room for a file of so many bytes, before anything is written.
+    pub(super) fn allocate(&mut self, bytes: u64) -> io::Result<()> {
+        self.segment.file.allocate(bytes)?;
+        self.limit = bytes;
+        self.segment.file_bytes.store(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Gives back what was allocated and not used, but for the footer. If that fails, sealing does it.
+    pub(super) fn trim(&mut self) {
+        let bytes = self.segment.filled_bytes();
+        if self.segment.file.truncate(bytes).is_ok() {
+            self.limit = bytes;
+            self.segment.file_bytes.store(bytes, Relaxed);
+        }
+    }
+
     /// How long a file must be for a batch of so many bytes and entries.
     pub(super) fn file_bytes_for(bytes: u64, entries: usize) -> u64 {
         // One bare record more: a note of what is durable.
@@ -90,6 +107,7 @@ impl Writer {
             self.segment.min_sequence.fetch_min(first, Relaxed);
             self.segment.max_sequence.fetch_max(last, Relaxed);
         }
+        self.segment.entry_count.store(self.entries.len() as u64, Relaxed);
         self.segment.data_bytes.store(self.end, Release);
     }
 
@@ -109,18 +127,17 @@ impl Writer {
 
     /// Writes the footer, gives back what was allocated and not used, and makes all of it durable. May be tried again
     /// after an error that was none of a sync.
-    pub(super) fn seal(&mut self) -> Result<(), WriteError> {
+    pub(super) fn seal(&self) -> Result<(), WriteError> {
         let segment = &self.segment;
         let range = (segment.min_sequence.load(Relaxed), segment.max_sequence.load(Relaxed));
         let footer = encode_footer(&self.entries, range, segment.seed);
         segment.file.write_at(&[IoSlice::new(&footer)], self.end)?;
         let file_bytes = self.end + footer.len() as u64;
         segment.file.truncate(file_bytes)?;
-        self.writes += 1;
         *segment.expiry.lock().unwrap_or_else(PoisonError::into_inner) = Expiry::of(&self.entries);
-        self.sync()?;
-        self.segment.file_bytes.store(file_bytes, Relaxed);
-        self.segment.sealed.store(true, Release);
+        sync_file(segment, self.writes + 1, self.end)?;
+        segment.file_bytes.store(file_bytes, Relaxed);
+        segment.sealed.store(true, Release);
         Ok(())
     }
 

@@ -347,13 +347,13 @@ fn a_missing_file_a_second_process_and_a_newer_format_are_refused() {
 
     let after = disk.power_loss(PowerLoss::Nothing, 0);
     let mut manifest = after.read("MANIFEST").expect("reads");
-    manifest[10] = 3;
+    manifest[10] = 4;
     let body = manifest.len() - 4;
     let checksum = crc32c::crc32c(&manifest[..body]).to_le_bytes();
     manifest[body..].copy_from_slice(&checksum);
     after.put("MANIFEST", manifest);
     let error = open_log(&after).err().expect("a newer format");
-    assert!(matches!(&error, Error::NewerFormat { format, .. } if format == "1.3"), "{error}");
+    assert!(matches!(&error, Error::NewerFormat { format, .. } if format == "1.4"), "{error}");
 }
 
 /// A value that looks like the log, in a torn tail: it must not pass for a proof of loss, nor for a record.

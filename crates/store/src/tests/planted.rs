@@ -24,7 +24,14 @@ fn found(bug: Bug) -> Option<String> {
 
 #[test]
 fn each_planted_bug_is_found() {
-    for bug in [Bug::SkipDirSync, Bug::AcknowledgeBeforeSync, Bug::DropTombstones, Bug::IgnoreCommitMark] {
+    for bug in [
+        Bug::SkipDirSync,
+        Bug::AcknowledgeBeforeSync,
+        Bug::SyncNewestAlone,
+        Bug::IgnoreGap,
+        Bug::DropTombstones,
+        Bug::IgnoreCommitMark,
+    ] {
         let what = found(bug);
         assert!(what.is_some(), "{bug:?} is not found");
         println!("{bug:?}: {}", what.unwrap_or_default());

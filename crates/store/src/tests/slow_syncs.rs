@@ -185,6 +185,62 @@ fn appending_goes_on_while_a_sync_runs() {
     assert_eq!(after.expect("opens").last_sequence(), 101);
 }
 
+/// Appends these while the disk syncs nothing. Opens the gate if that waits.
+fn append_meanwhile(store: &LogStore, slow: &SlowDisk, versions: std::ops::Range<u64>) {
+    std::thread::scope(|scope| {
+        let (tell, appended) = mpsc::channel();
+        scope.spawn(move || {
+            for version in versions {
+                append(store, &[put(&format!("key-{version}"), &[1; 200], version)]).expect("appends");
+            }
+            let _ = tell.send(());
+        });
+        let is_appended = appended.recv_timeout(Duration::from_secs(60)).is_ok();
+        if !is_appended {
+            slow.gate.set_closed(false);
+        }
+        assert!(is_appended, "it waits for the disk");
+    });
+}
+
+/// Neither the making of the next file nor the end of a full one keeps changes waiting.
+#[test]
+fn appending_goes_on_while_files_are_made_and_sealed() {
+    let slow = SlowDisk::new();
+    let open = |disk: SimDisk| LogStore::open_files(Arc::new(disk), options(4 << 10)).expect("opens");
+    let store = LogStore::open_files(Arc::new(slow.clone()), options(4 << 10)).expect("opens");
+    let maintain = || store.maintain(Budget { bytes: 1 << 20 }, START_SECS).expect("maintains");
+    maintain();
+    slow.gate.set_closed(true);
+    append_meanwhile(&store, &slow, 1..3);
+    // The next file is made, then the manifest that names it.
+    std::thread::scope(|scope| {
+        let making = scope.spawn(maintain);
+        slow.gate.wait_for(1);
+        append_meanwhile(&store, &slow, 3..5);
+        slow.gate.set_closed(false);
+        making.join().expect("no panic");
+    });
+    slow.gate.set_closed(true);
+    append_meanwhile(&store, &slow, 5..16);
+    let waiting = slow.gate.waiting.load(SeqCst);
+    std::thread::scope(|scope| {
+        let sealing = scope.spawn(maintain);
+        slow.gate.wait_for(waiting + 1);
+        append_meanwhile(&store, &slow, 16..19);
+        assert_eq!(value_of(&store, "key-18"), Some(vec![1; 200]));
+        assert_eq!(open(slow.disk.power_loss(PowerLoss::Nothing, 0)).last_sequence(), 18);
+        let after = open(slow.disk.power_loss(PowerLoss::Drop, 0));
+        assert!(after.last_sequence() >= store.durable_sequence(), "{}", after.last_sequence());
+        slow.gate.set_closed(false);
+        sealing.join().expect("no panic");
+    });
+    assert_eq!(store.sync().expect("syncs"), 18);
+    assert_eq!(open(slow.disk.power_loss(PowerLoss::Drop, 0)).last_sequence(), 18);
+    store.close().expect("closes");
+    assert_eq!(open(slow.disk.power_loss(PowerLoss::Drop, 0)).last_sequence(), 18);
+}
+
 /// Whichever sync fails (of a seal, of the next file or of the manifest), answered changes stay readable in their
 /// newest version, and none of them is written any more.
 #[test]

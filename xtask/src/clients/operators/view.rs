@@ -183,11 +183,10 @@ const MEMCACHEDS: [&str; 22] = [
 ];
 
 /// What memcached 1.6.18 does not have: what came since, and larder's own.
-const LARDERS: [&str; 6] = [
+const LARDERS: [&str; 5] = [
     "slab_reassign_busy_nomem",
     "slab_reassign_last_busy_status",
     "client_flags_size",
-    "io",
     "udp_cookie",
     "noreply_close_on_error",
 ];

@@ -22,11 +22,7 @@ impl Driver<'_> {
             }
             // Who sent it is gone.
             Event::QuietFailed(outcome) => {
-                let text = match outcome {
-                    crate::codec::Outcome::Error(error) => error.to_string(),
-                    outcome => format!("{outcome:?}"),
-                };
-                return Err(End::Interrupted(Interruption::Refused(text)));
+                return Err(End::Interrupted(Interruption::Refused(outcome.to_string())));
             }
             Event::KeyFailed(error) => {
                 self.key_failure = Some(Answer::Refused(error.kind, error.to_string()))

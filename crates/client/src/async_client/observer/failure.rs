@@ -34,7 +34,7 @@ pub(super) fn error_type(error: &Error) -> &'static str {
 pub(super) fn without_words(error: &Error) -> Option<Error> {
     Some(match error {
         Error::Violation(violation) => Violation::new(violation.kind, b"not shown").into(),
-        Error::Refused { kind, .. } => Error::Refused { kind: *kind, text: format!("refused: {kind:?}") },
+        Error::Refused { kind, .. } => Error::Refused { kind: *kind, text: format!("refused: {kind}") },
         Error::Interrupted(Interruption::Refused(_)) => {
             Error::Interrupted(Interruption::Refused("not shown".into()))
         }

@@ -11,7 +11,7 @@ use crate::replication::report::{Report, standing_name};
 use crate::shared::Shared;
 
 /// True for `stats replication compare`, which begins comparisons: as `stats store backup`, it does something.
-pub(super) fn is_compare(words: &[&[u8]]) -> bool {
+pub(crate) fn is_compare(words: &[&[u8]]) -> bool {
     words.starts_with(&[b"replication", b"compare"])
 }
 

@@ -49,7 +49,6 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     lines.add("memory_file", memory_file.as_deref().unwrap_or("(null)"));
     lines.add("client_flags_size", size_of::<u32>());
     // larder's own.
-    lines.add("io", settings.io.name());
     lines.add("udp_cookie", yes_no(settings.udp_cookie));
     lines.add("noreply_close_on_error", yes_no(settings.noreply_close_on_error));
 }

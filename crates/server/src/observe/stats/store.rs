@@ -81,10 +81,17 @@ pub(crate) fn is_backup(words: &[&[u8]]) -> bool {
     words.starts_with(&[b"store", b"backup"])
 }
 
-/// `stats store backup <name> [<earlier name>]`: `words` follow `backup`.
+/// The token that `stats store backup` shows. No backup has a name with `=`.
+pub(crate) fn backup_token<'w>(words: &[&'w [u8]]) -> Option<&'w [u8]> {
+    words.last()?.strip_prefix(b"token=")
+}
+
+/// `stats store backup <name> [<earlier name>] [token=<token>]`: `words` follow `backup`. The caller has checked the
+/// token.
 pub(super) fn back_up(shared: &Shared, words: &[&[u8]]) -> Result<(), Error> {
     let persistence = shared.persistence.as_ref().ok_or(Error::BackupNotAllowed)?;
-    match *words {
+    let names = words.len() - usize::from(backup_token(words).is_some());
+    match words[..names] {
         [name] => persistence.backups.begin(name, None),
         [name, since] => persistence.backups.begin(name, Some(since)),
         _ => Err(Error::BadBackupName),

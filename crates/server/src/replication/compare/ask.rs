@@ -16,6 +16,7 @@ use super::super::site::lock;
 use super::answer::is_damage;
 use super::figures::CompareResult;
 use super::scan;
+use crate::observe::journal;
 use crate::shared::Shared;
 
 /// Compares this site with one peer, again and again. Survives connections.
@@ -208,13 +209,13 @@ impl<'s> Comparer<'s> {
         if self.warnings > WARNINGS_MAX {
             return;
         }
-        let key = listed.key.escape_ascii().to_string();
+        let key_sha256 = journal::key_digest(listed.key);
         let (site, version) = (peer, listed.version);
         if is_mended {
-            tracing::warn!(key, site, version, "the peer's item differs and is taken: {finding}");
+            tracing::warn!(key_sha256, site, version, "the peer's item differs and is taken: {finding}");
         } else {
             tracing::error!(
-                key,
+                key_sha256,
                 site,
                 version,
                 "the peer has an item that this site lacks, cannot read or has otherwise, and nobody can tell which is \

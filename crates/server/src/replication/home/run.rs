@@ -102,7 +102,11 @@ impl<'s> Runner<'s> {
         let mut findings = Vec::new();
         while self.site.now().micros < until_micros && !self.site.is_stopping() {
             match self.attempt(command, received.value, std::mem::take(&mut findings), since) {
-                Attempt::Done(reply, position) => return (reply, position),
+                Attempt::Done(reply, position) => {
+                    // The next command may depend on this one's change.
+                    self.site.journal.wake_if_idle();
+                    return (reply, position);
+                }
                 Attempt::Fetch(wanted) if !wanted.is_empty() => {
                     let persistence = self.shared.persistence.as_ref();
                     findings = persistence

@@ -10,6 +10,7 @@ use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, LogEntry, VecSink};
 
 use super::Served;
 use super::state::{is_told, state_of, state_of_entry};
+use crate::observe::journal;
 use crate::replication::compare::is_damage;
 use crate::replication::note;
 
@@ -88,8 +89,10 @@ impl Served<'_> {
         trusts_undurable: &mut bool,
         body: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let of_key =
-            |why| io::Error::other(format!("the item of key {} cannot be read: {why}", key.escape_ascii()));
+        let of_key = |why| {
+            let digest = journal::key_digest(key);
+            io::Error::other(format!("the item of the key with SHA-256 {digest} cannot be read: {why}"))
+        };
         let newest =
             self.newest(key, entry, state, trusts_undurable).map_err(|error| of_key(error.to_string()))?;
         for own in Entry::own_of_record(key, state, &newest, self.site.number()) {

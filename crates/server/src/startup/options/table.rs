@@ -14,7 +14,6 @@ use super::{
 };
 use crate::observe::journal;
 use crate::persistence::Driver;
-use crate::startup::settings::Io;
 use crate::web::PeerAddress;
 
 /// Finds an option by its letter.
@@ -420,18 +419,6 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
-        "io",
-        Needed("<way>"),
-        "epoll",
-        "how workers wait: epoll, or uring (Linux 5.19 or later; docs/scaling.md)",
-        |d, v| {
-            d.settings.io = Io::of_name(v)
-                .ok_or_else(|| Refusal::new(EXIT_USAGE, format!("larderd: --io={v}: epoll or uring")))?;
-            Ok(())
-        },
-    ),
-    Row::honoured(
-        None,
         "namespaces",
         Needed("<file>"),
         "",
@@ -546,7 +533,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "backup-token-file",
         Needed("<file>"),
         "",
-        "let who has the token in this file take backups from --admin-listen",
+        "let who has the token in this file take backups, also from --admin-listen",
         |d, v| {
             d.store().backup_token_file = Some(v.into());
             Ok(())

@@ -9,7 +9,6 @@ use super::print::COMMON;
 use super::table::COMMAND_LINE;
 use super::*;
 use crate::net::tls::Version;
-use crate::startup::settings::Io;
 
 /// The letter, the long name, and whether it takes a value. `-h` and `--help` are two options here.
 const MEMCACHED_OPTIONS: &[(char, &str, bool)] = &[
@@ -330,14 +329,6 @@ fn what_is_not_there_yet_is_refused() {
 fn options_without_effect_say_so() {
     assert_eq!(settings("-f 1.5 -n 100").notes.len(), 2);
     assert!(settings("-m 100").notes.is_empty());
-}
-
-#[test]
-fn workers_wait_by_epoll_unless_told_otherwise() {
-    assert_eq!((settings("").io, settings("--io epoll").io), (Io::Epoll, Io::Epoll));
-    assert_eq!(settings("--io=uring").io, Io::Uring);
-    let message = "larderd: --io=poll: epoll or uring";
-    assert_eq!(refusal("--io poll"), (EXIT_USAGE, message.to_owned()));
 }
 
 /// The table of docs/warm-restart.md.
