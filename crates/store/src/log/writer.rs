@@ -41,9 +41,13 @@ impl Writer {
         Self { segment, end: SEGMENT_HEADER_BYTES as u64, limit, entries: Vec::new(), writes: 0 }
     }
 
-    /// Takes room for a file of so many bytes, before anything is written.
+    /// Takes room for a file of so many bytes, before anything is written. After an error it has what it had.
     pub(super) fn allocate(&mut self, bytes: u64) -> io::Result<()> {
-        self.segment.file.allocate(bytes)?;
+        if let Err(error) = self.segment.file.allocate(bytes) {
+            // Some file systems take the room that there is, and nobody else would have any.
+            let _ = self.segment.file.truncate(self.limit);
+            return Err(error);
+        }
         self.limit = bytes;
         self.segment.file_bytes.store(bytes, Relaxed);
         Ok(())

@@ -186,6 +186,20 @@ fn values_take_nothing_of_the_room_for_deletions() {
     assert!(deleted == 60 && stored == 0, "{deleted} deleted, {stored} stored");
 }
 
+/// What the disk has no room for must not take what others need: some file systems leave a part of it allocated.
+#[test]
+fn a_value_without_room_takes_none() {
+    let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(200_000), ..DiskFaults::default() });
+    let store = open_log(&disk).expect("opens");
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("prepares the next segment");
+    append(&store, &[put("small", &[1; 300], 1)]).expect("there is room");
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("prepares the next segment");
+    let before = disk.used_bytes();
+    let refused = append(&store, &[put("large", &[1; 300_000], 2)]);
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert_eq!(disk.used_bytes(), before);
+}
+
 /// Cleaning checks its reserve, and may have no descriptor left to do so.
 #[test]
 fn a_reserve_is_not_given_up_before_there_is_another() {
