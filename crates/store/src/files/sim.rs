@@ -186,7 +186,7 @@ impl State {
         self.names.values().map(|&inode| self.files[inode].now.len() as u64).sum()
     }
 
-    /// What is left of the room for all files.
+    /// The room for all files that is left.
     fn room_bytes(&self) -> Option<usize> {
         let capacity_bytes = self.faults.capacity_bytes?;
         Some(capacity_bytes.saturating_sub(self.used_bytes()) as usize)
