@@ -271,8 +271,8 @@ fn build(target: &Path) -> Result<Built> {
     build("release", &["larder-server", "larder-cli"])?;
     step(
         2,
-        "liblarder_memcached; cargo compiles what it shares with the programs again: a panic ends them, and must not end \
-         a program that uses the library",
+        "liblarder_memcached; cargo compiles what it shares with the programs again: a panic ends them, and must not \
+         end a program that uses the library",
     );
     build(C_LIBRARY_PROFILE, &["larder-memcached-c"])?;
     let program = |name| target.join("release").join(name);

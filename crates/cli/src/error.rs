@@ -212,12 +212,13 @@ const LINES: &[(&str, &str)] = &[
     ("CLIENT_ERROR backups not enabled", "The server has no --backup-dir, so it takes no backups."),
     (
         "CLIENT_ERROR backups need the right to everything or the backup token",
-        "A backup holds all items: a user whom the file of --namespaces keeps from some needs --backup-token-file, with \
-         the token of the server's.",
+        "A backup holds all items: a user whom the file of --namespaces keeps from some needs --backup-token-file, \
+         with the token of the server's.",
     ),
     (
         "CLIENT_ERROR comparisons need the right to everything",
-        "A comparison reads and mends all items: a user whom the file of --namespaces keeps from some cannot begin one.",
+        "A comparison reads and mends all items: a user whom the file of --namespaces keeps from some cannot begin \
+         one.",
     ),
     ("CLIENT_ERROR line too long", "A line of more than 2048 bytes that is no get."),
     ("CLIENT_ERROR", "The request is wrong, for the reason that the server gives; nothing was changed."),

@@ -16,15 +16,15 @@ use crate::troubles::Troubles;
 use crate::{Failure, output};
 
 const NOTE: &str = "\
-Exit code 0: every server knows the others, and sees every other site connected and up to date, with the right clock. Exit code 1: one does \
-not, and standard error says which, and why.
+Exit code 0: every server knows the others, and sees every other site connected and up to date, with the right \
+clock. Exit code 1: one does not, and standard error says which, and why.
 
 With --wait it looks again until all is well, and each site has what the others had changed when it began: after that \
 nothing is lost if a server that takes no changes (larder read-only on) is stopped. All sites have to be named then.
 
 Columns: LAG is how long the last change or beat of the site took to be applied here, by the clocks of both, or how old \
-it is if none has come for a while (idle sites beat once a second); BEHIND how many changes it has not confirmed; KEPT the files of the log that are kept for it; CONFLICTS the \
-concurrent changes of which one was lost. docs/replication.md explains them.";
+it is if none has come for a while (idle sites beat once a second); BEHIND how many changes it has not confirmed; KEPT \
+the files of the log that are kept for it; CONFLICTS the concurrent changes of which one was lost. docs/replication.md explains them.";
 
 /// Show servers that hold the same data (--site), as each of them sees the others
 #[derive(clap::Args)]

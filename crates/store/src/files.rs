@@ -82,5 +82,14 @@ pub trait File: Send + Sync {
     }
 }
 
+/// Reserves room for the first `bytes` bytes of a file, or leaves it as it was: ext4 takes the room that there is
+/// before fallocate(2) fails, and nobody else would have any.
+pub(crate) fn allocate(file: &dyn File, bytes: u64) -> io::Result<()> {
+    let length = file.len()?;
+    file.allocate(bytes).inspect_err(|_| {
+        let _ = file.truncate(length);
+    })
+}
+
 /// A held lock.
 pub trait Lock: Send + Sync {}

@@ -560,7 +560,7 @@ mod tests {
         assert!(take(3, 10, true).is_some());
     }
 
-    /// Whatever comes later, a value for which there was no memory has its turn.
+    /// A value for which there was no memory has its turn, whatever comes later.
     #[test]
     fn what_was_put_off_is_not_overtaken_again_and_again() {
         let order = |next: fn(&FetchQueue) -> Option<Arc<Fetching>>| {

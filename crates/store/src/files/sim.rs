@@ -186,6 +186,12 @@ impl State {
         self.names.values().map(|&inode| self.files[inode].now.len() as u64).sum()
     }
 
+    /// The room for all files that is left.
+    fn room_bytes(&self) -> Option<usize> {
+        let capacity_bytes = self.faults.capacity_bytes?;
+        Some(capacity_bytes.saturating_sub(self.used_bytes()) as usize)
+    }
+
     /// Is there room for a file to grow by this much?
     fn grow(&mut self, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
@@ -543,7 +549,14 @@ impl File for SimFile {
             return Err(Errno::IO.into());
         }
         let len = self.len_in(&state);
-        state.grow((bytes as usize).saturating_sub(len))?;
+        if let Err(error) = state.grow((bytes as usize).saturating_sub(len)) {
+            // As ext4 does: what there was is taken.
+            let room = state.room_bytes().unwrap_or(0).min(bytes as usize - len);
+            if room > 0 {
+                state.push(self.inode, ByteChange::Length { bytes: len + room });
+            }
+            return Err(error);
+        }
         if len < bytes as usize {
             state.push(self.inode, ByteChange::Length { bytes: bytes as usize });
         }

@@ -33,6 +33,7 @@ use super::sync::{begin_sync, sync};
 use super::window::Window;
 use super::writer::{WriteError, Writer};
 use crate::error::{Error, Result};
+use crate::files::allocate;
 use crate::history::Retention;
 use crate::store::{Budget, Headroom, Progress};
 use crate::usage::PrefixUsage;
@@ -765,7 +766,7 @@ fn keep_reserve(store: &LogStore, name: &str) {
         // A file that is too short still serves, even if the disk has no room for a longer one.
         Ok(file) => {
             if file.len().is_ok_and(|length| length < bytes) {
-                let _ = file.allocate(bytes);
+                let _ = allocate(&*file, bytes);
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

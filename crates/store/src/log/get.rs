@@ -32,11 +32,19 @@ pub(super) fn get(
     now_unix_secs: u64,
     sink: &mut dyn Sink,
 ) -> Result<Option<Meta>> {
-    let Some((segment, entry)) = locate(store, key) else { return Ok(None) };
-    let first_bytes = entry.class.bytes().min(FIRST_READ_BYTES);
     SCRATCH.with_borrow_mut(|scratch| {
-        scratch.resize(first_bytes, 0);
-        read_record(store, &segment, entry.location, scratch, key, now_unix_secs, sink)
+        loop {
+            let Some((segment, entry)) = locate(store, key) else { return Ok(None) };
+            let location = entry.location;
+            scratch.resize(entry.class.bytes().min(FIRST_READ_BYTES), 0);
+            let count = read_front(store, &segment, location.offset, scratch)?;
+            let Some(item) = item(store, &segment, location, &scratch[..count], key, now_unix_secs)? else {
+                return Ok(None);
+            };
+            if is_current(store, key, &segment, location) {
+                return read_value(store, &segment, location, item, sink);
+            }
+        }
     })
 }
 
@@ -60,7 +68,7 @@ pub(super) fn try_get(
         store.counters.reads.fetch_add(1, Relaxed);
         match item(store, &segment, entry.location, &scratch[..count], key, now_unix_secs) {
             Ok(None) => TryGet::Absent,
-            Ok(Some(item)) if item.is_whole() => {
+            Ok(Some(item)) if item.is_whole() && is_current(store, key, &segment, entry.location) => {
                 found(&item.header.meta(), item.front);
                 TryGet::Found
             }
@@ -78,6 +86,16 @@ fn locate(store: &LogStore, key: &[u8]) -> Option<(Arc<Segment>, IndexEntry)> {
     Some((store.segments.get(entry.location.slot)?, entry))
 }
 
+/// True if what the flushes say of a record that was just read holds: they are forgotten once no segment has records
+/// that they mean, and the record's own segment may have gone meanwhile.
+fn is_current(store: &LogStore, key: &[u8], segment: &Segment, location: Location) -> bool {
+    if !segment.retired.load(Relaxed) {
+        return true;
+    }
+    let digest = store.secret.digest(key);
+    store.index.read(digest).get(digest.tag).is_some_and(|entry| entry.location == location)
+}
+
 /// The newest record of a key, and its segment.
 fn newest(store: &LogStore, key: &[u8]) -> Option<(Arc<Segment>, IndexEntry)> {
     let digest = store.secret.digest(key);
@@ -92,16 +110,21 @@ pub(super) fn sequence_bound(store: &LogStore, key: &[u8]) -> Option<u64> {
 
 /// What the newest record of a key says, but for what was flushed.
 pub(super) fn state(store: &LogStore, key: &[u8]) -> Result<Option<KeyState>> {
-    let Some((segment, entry)) = newest(store, key) else { return Ok(None) };
     SCRATCH.with_borrow_mut(|scratch| {
-        scratch.resize(entry.class.bytes().min(STATE_READ_BYTES), 0);
-        let count = read_front(store, &segment, entry.location.offset, scratch)?;
-        let header = Header::decode(&scratch[..count], segment.seed)
-            .map_err(|bad| segment.bad_header(entry.location.offset, bad))?;
-        if scratch[HEADER_BYTES..HEADER_BYTES + header.key_bytes] != *key {
-            return Ok(None);
+        loop {
+            let Some((segment, entry)) = newest(store, key) else { return Ok(None) };
+            scratch.resize(entry.class.bytes().min(STATE_READ_BYTES), 0);
+            let count = read_front(store, &segment, entry.location.offset, scratch)?;
+            let header = Header::decode(&scratch[..count], segment.seed)
+                .map_err(|bad| segment.bad_header(entry.location.offset, bad))?;
+            if scratch[HEADER_BYTES..HEADER_BYTES + header.key_bytes] != *key {
+                return Ok(None);
+            }
+            let left = store.flushes.left_of(key, header.state());
+            if is_current(store, key, &segment, entry.location) {
+                return Ok(left);
+            }
         }
-        Ok(store.flushes.left_of(key, header.state()))
     })
 }
 
@@ -159,20 +182,13 @@ fn item<'b>(
     Ok(Some(FrontOfItem { header, value_start, front }))
 }
 
-fn read_record(
+fn read_value(
     store: &LogStore,
-    segment: &Arc<Segment>,
-    location: Location,
-    scratch: &mut Vec<u8>,
-    key: &[u8],
-    now_unix_secs: u64,
+    segment: &Segment,
+    Location { offset, .. }: Location,
+    item: FrontOfItem<'_>,
     sink: &mut dyn Sink,
 ) -> Result<Option<Meta>> {
-    let offset = location.offset;
-    let count = read_front(store, segment, offset, scratch)?;
-    let Some(item) = item(store, segment, location, &scratch[..count], key, now_unix_secs)? else {
-        return Ok(None);
-    };
     let wrong = || Error::corrupt(&segment.name(), offset, "the checksum of a value does not match");
     if item.has_whole_value() && !item.is_whole() {
         return Err(wrong());

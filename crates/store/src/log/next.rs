@@ -201,7 +201,7 @@ impl SegmentFile {
         Ok(Self { header, file, file_bytes })
     }
 
-    /// Of what is kept readable after a failed fsync.
+    /// The file of a segment that keeps changes readable after a failed fsync.
     pub(super) fn in_memory(store: &LogStore, number: u64) -> Self {
         let header = SegmentHeader { number, stream: Stream::Log, first_sequence: 0, secret: store.secret };
         Self { header, file: Arc::<MemoryFile>::default(), file_bytes: 0 }

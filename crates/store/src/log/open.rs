@@ -347,7 +347,7 @@ fn count_live(index: &Index, segments: &SegmentTable) {
 /// newer one may have records without those before them.
 #[derive(Default)]
 pub(super) struct OpenLog {
-    /// Where the last one ends; `None`: none was read.
+    /// The sequence at which the last one ends; `None`: none was read.
     last_sequence: Option<u64>,
     /// The place where the log ends, and why.
     stop: Option<(String, u64, &'static str)>,
@@ -371,7 +371,7 @@ impl OpenLog {
         Ok(tail)
     }
 
-    /// Of the first record of a segment.
+    /// The sequence of the first record of a segment.
     fn first_sequence(&self, header: &SegmentHeader, segment: &SegmentImage, image: &ManifestImage) -> u64 {
         if header.stream != Stream::Log {
             return 0;
@@ -416,7 +416,7 @@ pub(super) struct Tail {
     end: u64,
     /// End of the bytes after that: only zeros follow.
     rest_end: u64,
-    /// Where reading ended, and why.
+    /// The offset at which reading ended, and the reason.
     stop: (u64, &'static str),
     /// Of the last whole batch.
     last_sequence: u64,

@@ -214,7 +214,7 @@ pub(super) fn take_number(next_number: &mut u64) -> Result<u64> {
 pub(super) struct SegmentHeader {
     pub(super) number: u64,
     pub(super) stream: Stream,
-    /// Of a log segment: the sequence of its first record; 0: it was prepared before that was known.
+    /// The sequence of a log segment's first record; 0: it was prepared before that was known.
     pub(super) first_sequence: u64,
     pub(super) secret: Secret,
 }
@@ -276,7 +276,7 @@ pub(super) struct Segment {
     pub(super) durable_bytes: AtomicU64,
     pub(super) synced_writes: AtomicU64,
     pub(super) file_bytes: AtomicU64,
-    /// Of an open segment: its records with keys, each of which has an entry in the footer.
+    /// The number of an open segment's records with keys, each of which has an entry in the footer.
     pub(super) entry_count: AtomicU64,
     pub(super) sealed: AtomicBool,
     /// It is no longer part of the store; its file goes as soon as the manifest says so.

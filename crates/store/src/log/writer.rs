@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use super::bugs::{Bug, is_planted};
 use super::record::HEADER_BYTES;
 use super::segment::{Expiry, FooterEntry, SEGMENT_HEADER_BYTES, Segment, encode_footer, footer_bytes};
+use crate::files::allocate;
 
 /// The end of an open segment.
 pub(super) struct Writer {
@@ -41,9 +42,9 @@ impl Writer {
         Self { segment, end: SEGMENT_HEADER_BYTES as u64, limit, entries: Vec::new(), writes: 0 }
     }
 
-    /// Takes room for a file of so many bytes, before anything is written.
+    /// Takes room for a file of so many bytes, before anything is written. After an error it has what it had.
     pub(super) fn allocate(&mut self, bytes: u64) -> io::Result<()> {
-        self.segment.file.allocate(bytes)?;
+        allocate(&*self.segment.file, bytes)?;
         self.limit = bytes;
         self.segment.file_bytes.store(bytes, Relaxed);
         Ok(())

@@ -6,6 +6,7 @@ use super::crash::changes_of;
 use super::driver::{open_log, small_segments};
 use super::model::{Change, State, append};
 use super::script::{START_SECS, Script, Step};
+use crate::files::Files;
 use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};
 use crate::{Budget, Error, LogOptions, LogStore, Marks, Store};
 
@@ -184,6 +185,34 @@ fn values_take_nothing_of_the_room_for_deletions() {
         stored += usize::from(append(&store, &[put("more", &[1; 300], 1 << 41)]).is_ok());
     }
     assert!(deleted == 60 && stored == 0, "{deleted} deleted, {stored} stored");
+}
+
+/// A file that finds no room must not take what others need: some file systems leave a part of it allocated.
+#[test]
+fn a_value_without_room_takes_none() {
+    let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(200_000), ..DiskFaults::default() });
+    let store = open_log(&disk).expect("opens");
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("prepares the next segment");
+    append(&store, &[put("small", &[1; 300], 1)]).expect("there is room");
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("prepares the next segment");
+    let before = disk.used_bytes();
+    let refused = append(&store, &[put("large", &[1; 300_000], 2)]);
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert_eq!(disk.used_bytes(), before);
+}
+
+/// The same of a reserve that became too short, as with larger segments than before.
+#[test]
+fn a_reserve_without_room_takes_none() {
+    let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(200_000), ..DiskFaults::default() });
+    let store = open_log(&disk).expect("opens");
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("sets room aside");
+    Files::open(&disk, "RESERVE-CLEAN").and_then(|file| file.truncate(100)).expect("it is there");
+    let other = Files::create(&disk, "other").expect("creates");
+    other.allocate(200_000 - disk.used_bytes() - 50).expect("there is room");
+    let before = disk.used_bytes();
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("goes on");
+    assert_eq!(disk.used_bytes(), before);
 }
 
 /// Cleaning checks its reserve, and may have no descriptor left to do so.

@@ -11,11 +11,15 @@ use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};
 use crate::files::{File, Files, Lock};
 use crate::{Budget, Entry, Error, LogOptions, LogStore, Marks, Put, Store, VecSink};
 
-/// A disk whose syncs of files wait while its gate is closed.
+type Happening = Box<dyn FnOnce() + Send>;
+
+/// A disk whose syncs of files wait while its gate is closed, and whose next read may take long.
 #[derive(Clone)]
 struct SlowDisk {
     disk: SimDisk,
     gate: Arc<Gate>,
+    /// Happens at the end of the next read.
+    during_read: Arc<Mutex<Option<Happening>>>,
 }
 
 #[derive(Default)]
@@ -50,7 +54,7 @@ struct SlowFile {
 
 impl SlowDisk {
     fn new() -> Self {
-        Self { disk: SimDisk::new(), gate: Arc::default() }
+        Self { disk: SimDisk::new(), gate: Arc::default(), during_read: Arc::default() }
     }
 
     fn file(&self, name: &str, file: Arc<dyn File>) -> Arc<dyn File> {
@@ -102,7 +106,10 @@ impl File for SlowFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
+        let count = self.file.read_at(buffer, offset)?;
+        let happens = self.slow.during_read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        happens.into_iter().for_each(|happens| happens());
+        Ok(count)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -296,4 +303,42 @@ fn what_was_answered_is_kept_readable_after_any_failed_sync() {
             .expect("opens");
     }
     assert!(failures > 20, "{failures}");
+}
+
+/// A flush is forgotten once no segment has what it means. That does not bring an item back for a read that has begun.
+#[test]
+fn a_flush_that_is_forgotten_during_a_read_still_counts() {
+    let get =
+        |store: &LogStore| store.get(b"key", START_SECS, &mut VecSink::default()).expect("reads").is_some();
+    let state =
+        |store: &LogStore| store.state(b"key").expect("reads").is_some_and(|state| state.item.is_some());
+    forget_a_flush_during("get", get);
+    forget_a_flush_during("state", state);
+}
+
+fn forget_a_flush_during(what: &str, finds: impl Fn(&LogStore) -> bool) {
+    let disk = SlowDisk::new();
+    let options = LogOptions { segment_bytes: 4096, ..LogOptions::default() };
+    let store = Arc::new(LogStore::open_files(Arc::new(disk.clone()), options).expect("opens"));
+    let put = |key: &str, version| Change::Put {
+        key: key.into(),
+        value: vec![1; 100],
+        client_flags: 0,
+        exptime_secs: 0,
+        version,
+        marks: Marks::NONE,
+    };
+    append(&*store, &[put("key", 1)]).expect("appends");
+    assert!(finds(&store), "{what}");
+    let flush = Change::Flush { prefix: b"key".to_vec(), except: Vec::new(), version: 2 };
+    append(&*store, &[flush]).expect("appends");
+    // The segment of both is full, and nothing in it lives.
+    for version in 3..60 {
+        append(&*store, &[put("other", version)]).expect("appends");
+    }
+    let cleaned = Arc::clone(&store);
+    let clean = move || while cleaned.maintain(Budget { bytes: 10_000 }, START_SECS).expect("cleans").more {};
+    *disk.during_read.lock().expect("nobody panicked") = Some(Box::new(clean));
+    assert!(!finds(&store), "{what}: it was flushed");
+    assert_eq!(store.newest_flush_version(b"key"), 0, "{what}: the flush was forgotten");
 }
