@@ -251,7 +251,8 @@ fn who_overwrites_without_pause_keeps_the_disk_within_its_bound() {
         assert_eq!(refused.join().expect("no panic"), 0);
     });
     assert!(worst <= 12 * SEGMENT_BYTES, "{worst} bytes more than 1.5 times what lives");
-    assert!(figures(["appended_bytes", "segments"])[0] > 60 << 20, "all was written");
+    // Replies do not wait for the log.
+    eventually(|| figures(["appended_bytes", "segments"])[0] > 60 << 20);
 }
 
 /// Who begins with a quota of disk while the server runs finds what was stored before.

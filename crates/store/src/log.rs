@@ -119,6 +119,8 @@ pub struct LogStore {
     /// Held while a thread waits for the appender: see [`Self::appender`].
     next_appender: Mutex<()>,
     manifest: Mutex<ManifestState>,
+    /// The last one below that of the log's open segment. The cleaner alone takes such numbers.
+    last_cold_number: AtomicU64,
     /// The next segment of the log, if it is ready: empty, and named by the manifest.
     prepared: Mutex<Option<Writer>>,
     /// Held while a segment of the log is synced.

@@ -10,7 +10,7 @@ use super::index::IndexEntry;
 use super::next::{SegmentFile, make_room};
 use super::notes::Note;
 use super::record::{EXTENSION_BYTES, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
-use super::segment::{FooterEntry, Segment, take_number};
+use super::segment::{FooterEntry, Segment, take_log_number};
 use super::{Appender, LogStore};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
@@ -59,7 +59,7 @@ pub(super) fn keep_readable(store: &LogStore, entries: &[Entry<'_>]) -> Result<(
         return append_locked(store, &mut appender, entries).map(drop);
     }
     if !appender.is_in_memory {
-        let number = take_number(&mut store.manifest().next_number)?;
+        let number = take_log_number(&mut store.manifest().next_number)?;
         let mut writer = SegmentFile::in_memory(store, number).open(store)?;
         writer.limit = u64::MAX;
         appender.writer = Some(writer);

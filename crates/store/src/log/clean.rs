@@ -28,7 +28,7 @@ use super::index::{IndexEntry, Location};
 use super::next::{self, SegmentFile};
 use super::record::{Header, Kind, pad};
 use super::retain::{is_needed, left_of, log_floor};
-use super::segment::{FooterEntry, Segment, Stream, footer_bytes, take_number};
+use super::segment::{FooterEntry, Segment, Stream, cold_number_below, footer_bytes, take_number};
 use super::sync::{begin_sync, sync};
 use super::window::Window;
 use super::writer::{WriteError, Writer};
@@ -933,10 +933,24 @@ impl ColdStream {
 
 /// A new segment of a cold stream, in the table and in the manifest.
 fn open_segment(store: &LogStore, stream: Stream, file_bytes: u64) -> Result<Writer> {
-    let number = take_number(&mut store.manifest().next_number)?;
+    let number = take_cold_number(store)?;
     let file = SegmentFile::create(store, number, stream, 0, file_bytes)?;
     match file.publish(store, |_| false)? {
         Some((writer, _)) => Ok(writer),
         None => Err(Error::Full { doing: format!("making segment {number}") }),
     }
+}
+
+fn take_cold_number(store: &LogStore) -> Result<u64> {
+    let appender = store.appender();
+    let open = appender.writer.as_ref().map(|writer| writer.segment.number);
+    let open = open.or_else(|| store.prepared().as_ref().map(|writer| writer.segment.number));
+    let Some(open) = open else {
+        // The log goes on in a segment that gets a higher number.
+        return take_number(&mut store.manifest().next_number);
+    };
+    drop(appender);
+    let number = cold_number_below(open, store.last_cold_number.load(Relaxed))?;
+    store.last_cold_number.store(number, Relaxed);
+    Ok(number)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::clean::RESERVE_TO_DELETE;
 use super::segment::{
-    SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name, take_number,
+    SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name, take_log_number,
 };
 use super::sync::begin_sync;
 use super::writer::{WriteError, Writer};
@@ -53,7 +53,7 @@ fn open_next(store: &LogStore, appender: &mut Appender, file_bytes: u64) -> Resu
     if switch(store, appender, file_bytes)? {
         return Ok(());
     }
-    let number = take_number(&mut manifest.next_number)?;
+    let number = take_log_number(&mut manifest.next_number)?;
     let first_sequence = store.last_sequence.load(Relaxed) + 1;
     let file = SegmentFile::create(store, number, Stream::Log, first_sequence, file_bytes)?;
     let writer = file.open(store)?;
@@ -123,7 +123,7 @@ pub(super) fn roll(store: &LogStore) -> Result<()> {
 
 /// Prepares the next segment: without room for records, since the disk's bound has none for them yet.
 fn prepare(store: &LogStore) -> Result<()> {
-    let number = take_number(&mut store.manifest().next_number)?;
+    let number = take_log_number(&mut store.manifest().next_number)?;
     let file = SegmentFile::create(store, number, Stream::Log, 0, SEGMENT_HEADER_BYTES as u64)?;
     let is_late = |_: &Appender| {
         let segments = store.segments.all();

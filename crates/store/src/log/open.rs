@@ -91,6 +91,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions, lock: StoreLock) 
         appender: Mutex::new(Appender { noted_durable: found.last_sequence, ..Appender::default() }),
         next_appender: Mutex::default(),
         manifest: Mutex::new(ManifestState { next_number: image.next_number, garbage: found.garbage }),
+        last_cold_number: AtomicU64::new(0),
         prepared: Mutex::default(),
         syncing: Mutex::default(),
         last_sequence: AtomicU64::new(found.last_sequence),

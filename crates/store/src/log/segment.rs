@@ -209,6 +209,28 @@ pub(super) fn take_number(next_number: &mut u64) -> Result<u64> {
     Ok(number)
 }
 
+/// So many numbers below that of a segment of the log are left for the cold segments that are opened while it is the open
+/// one.
+const COLD_NUMBERS: u64 = 1_000_000;
+
+/// The number of a segment of the log. The first one has no cold segments below it: there is nothing to copy yet.
+pub(super) fn take_log_number(next_number: &mut u64) -> Result<u64> {
+    if *next_number > 1 {
+        *next_number = next_number.saturating_add(COLD_NUMBERS);
+    }
+    take_number(next_number)
+}
+
+/// The number of a cold segment, below that of the log's open one: a scan goes through the segments in the order of their
+/// numbers, and what it has not visited yet may be overwritten meanwhile. `last` is the last such number.
+pub(super) fn cold_number_below(open: u64, last: u64) -> Result<u64> {
+    let number = (last + 1).max(open.saturating_sub(COLD_NUMBERS));
+    if number >= open {
+        return Err(Error::Full { doing: "making a file: the log's next one comes first".to_owned() });
+    }
+    Ok(number)
+}
+
 /// A segment's own header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {

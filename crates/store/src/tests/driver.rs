@@ -52,6 +52,14 @@ pub(super) fn small_segments() -> LogOptions {
     LogOptions { segment_bytes: 4096, secret: Some([7; 16]), ..LogOptions::default() }
 }
 
+/// The names of the files of segments, in their order.
+pub(super) fn segment_names(disk: &SimDisk) -> Vec<String> {
+    let names = disk.list().expect("lists").into_iter();
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("segment-")).collect();
+    names.sort_unstable();
+    names
+}
+
 pub(super) fn open_log(disk: &SimDisk) -> crate::Result<LogStore> {
     LogStore::open_files(Arc::new(disk.clone()), small_segments())
 }

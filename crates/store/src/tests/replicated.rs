@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use super::driver::{open_log, small_segments};
+use super::driver::{open_log, segment_names, small_segments};
 use super::script::{START_SECS, seed_base};
 use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};
 use crate::log::bugs::{Bug, plant};
@@ -966,7 +966,7 @@ fn a_repaired_store_is_another_one() {
     store.close().expect("closes");
     let incarnation = store.incarnation();
     drop(store);
-    disk.flip_bit("segment-0000000000000002", 100, 3).expect("flips");
+    disk.flip_bit(&segment_names(&disk)[1], 100, 3).expect("flips");
     assert!(crate::check(&disk, true).expect("repairs").is_repaired);
     let store = open_log(&disk).expect("opens");
     assert_ne!(store.incarnation(), incarnation);

@@ -342,3 +342,50 @@ fn forget_a_flush_during(what: &str, finds: impl Fn(&LogStore) -> bool) {
     assert!(!finds(&store), "{what}: it was flushed");
     assert_eq!(store.newest_flush_version(b"key"), 0, "{what}: the flush was forgotten");
 }
+
+/// An item that changes while keys are scanned goes to the log's open segment, which may come before a copy.
+#[test]
+fn a_scan_visits_what_changes_meanwhile() {
+    let store = LogStore::open_files(Arc::new(SimDisk::new()), options(4096)).expect("a new store");
+    let mut version = 0;
+    let mut put = |key: &str, bytes: usize| {
+        version += 1;
+        let value = vec![b'v'; bytes];
+        let put = Put {
+            key: key.as_bytes(),
+            value: &[&value],
+            client_flags: 0,
+            exptime_secs: 0,
+            version,
+            marks: Marks::NONE,
+            origin: 0,
+            base_version: 0,
+            expiry_value_version: 0,
+            expiry_version: 0,
+        };
+        store.append(&[Entry::Put(put)]).expect("there is room");
+    };
+    for key in ["kept 1", "kept 2", "kept 3"] {
+        put(key, 10);
+    }
+    for nth in 0..18 {
+        put(&format!("other {}", nth % 2), 700);
+        store.maintain(Budget { bytes: 0 }, START_SECS).expect("prepares");
+    }
+    while store.maintain(Budget { bytes: 1 << 20 }, START_SECS).expect("cleans").more {}
+    let mut cursor = crate::Cursor::new();
+    let mut seen = Vec::new();
+    let mut more = true;
+    while more {
+        more = store
+            .for_each_key(&mut cursor, 1, START_SECS, &mut |key, _| seen.push(key.to_vec()))
+            .expect("scans");
+        if seen.last().is_some_and(|key| key == b"kept 1") {
+            put("kept 2", 10);
+            put("kept 3", 10);
+        }
+    }
+    for key in ["kept 1", "kept 2", "kept 3"] {
+        assert!(seen.iter().any(|seen| seen == key.as_bytes()), "{key} was not visited");
+    }
+}
