@@ -2,10 +2,11 @@
 //! wait beside them.
 
 use std::fmt::Write as _;
-use std::iter;
 use std::path::Path;
+use std::{fs, iter};
 
 use larder_bench::compare::{Metric, Standing};
+use larder_bench::outcome::{CommandTally, Failure};
 use larder_bench::scenario::{Command, Group, Keys, Kind, Popularity, SizeRange, Sizes, Until, Values};
 use larder_bench::{Scenario, presets};
 use larder_conformance::Result;
@@ -14,7 +15,7 @@ use larder_conformance::stats::Stats;
 use serde_json::{Value, json};
 
 use super::Measured;
-use super::memory::{Requests, ask};
+use super::memory::{self, Requests};
 use super::pinned::on_core;
 use super::rows::Row;
 use super::speed::{Bench, middle};
@@ -237,6 +238,21 @@ fn tail(bench: &Bench) -> Result<Vec<Vec<String>>> {
         ]
     };
     Ok(standings.iter().map(line).collect())
+}
+
+/// Sends them, and returns the figures of `kind`. memcached refuses some values where sizes change: its memory of that
+/// size is all in use by requests. They are counted, and not held.
+fn ask(server: &Server, kind: Kind, keys: Keys, values: Values, requests: Requests) -> Result<CommandTally> {
+    let mut tally = memory::ask(server, kind, keys, values, requests)?;
+    let refused = tally.failures.remove(&Failure::OutOfMemory).unwrap_or(0);
+    if refused > 0 {
+        let name = fs::read_to_string(format!("/proc/{}/comm", server.pid()))?;
+        println!("  {} refuses {refused} values: out of memory", name.trim());
+    }
+    match tally.examples.pop() {
+        Some(example) if tally.has_failed() => Err(example.into()),
+        _ => Ok(tally.commands.remove(&kind).unwrap_or_default()),
+    }
 }
 
 /// A server on its core.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use larder_bench::Scenario;
-use larder_bench::outcome::CommandTally;
+use larder_bench::outcome::Tally;
 use larder_bench::scenario::{Command, Group, Keys, Kind, Popularity, Sizes, Until, Values};
 use larder_conformance::Result;
 use larder_conformance::server::Server;
@@ -137,7 +137,11 @@ fn fill(server: &Server, first: u64, count: u64, value_bytes: u64) -> Result<()>
     let keys = Keys { first, count, ..Keys::default() };
     let values = Values { bytes: Sizes::Fixed(value_bytes), ..Values::default() };
     // A run asks something; what it is here for was done before.
-    ask(server, Kind::Get, keys, values, Requests { fill: true, count: 1 }).map(drop)
+    let tally = ask(server, Kind::Get, keys, values, Requests { fill: true, count: 1 })?;
+    match tally.examples.first() {
+        Some(example) => Err(example.as_str().into()),
+        None => Ok(()),
+    }
 }
 
 /// What is sent: every key once with a set, if `fill`, and then so many requests.
@@ -146,14 +150,14 @@ pub(super) struct Requests {
     pub(super) count: u64,
 }
 
-/// Sends them over few connections with many in flight, and returns their figures. Keys in order are asked over one.
+/// Sends them over few connections with many in flight, and returns what came of them. Keys in order are asked over one.
 pub(super) fn ask(
     server: &Server,
     kind: Kind,
     keys: Keys,
     values: Values,
     requests: Requests,
-) -> Result<CommandTally> {
+) -> Result<Tally> {
     let connections = if keys.popularity == Popularity::Sequential { 1 } else { 4 };
     let commands = vec![Command { kind, ..Command::default() }];
     let mut scenario = Scenario {
@@ -164,11 +168,7 @@ pub(super) fn ask(
         ..Scenario::default()
     };
     scenario.target.servers = vec![server.address().to_string()];
-    let mut outcome = larder_bench::run(&scenario, &mut (), &AtomicBool::new(false))?;
-    match outcome.total.examples.first() {
-        Some(example) => Err(example.as_str().into()),
-        None => Ok(outcome.total.commands.remove(&kind).unwrap_or_default()),
-    }
+    Ok(larder_bench::run(&scenario, &mut (), &AtomicBool::new(false))?.total)
 }
 
 const SIZES: [Size; 2] = [
