@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((ranges[0].min, ranges[ranges.len() - 1].max), (13_313, 399_637));
     }
 
-    /// What is stored after a miss has the TTL of the get that missed.
+    /// The store after a miss has the TTL of the get that missed.
     #[test]
     fn what_is_stored_after_a_miss_expires_as_the_description_says() {
         for (name, secs) in [("cache", 3600), ("pages", 2_592_000), ("chunks", 3600)] {

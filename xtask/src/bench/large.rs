@@ -104,7 +104,7 @@ fn speed_line(what: String, standings: &[Standing]) -> Vec<String> {
     line
 }
 
-/// Of the rounds: each has few of the kernel's ticks that tell user from system time, so its median would be coarse.
+/// The mean of the rounds. Each round has few of the ticks that tell user from system time, so the median is coarse.
 fn mean(standing: &Standing, metric: Metric) -> f64 {
     let rounds = standing.rounds.iter().map(|figures| figures.get(&metric).copied().unwrap_or(f64::NAN));
     rounds.sum::<f64>() / standing.rounds.len() as f64
@@ -183,8 +183,8 @@ fn both(bench: &Bench, work: impl Fn(&Server) -> Result<u64>) -> Result<[f64; 2]
     Ok([held(&bench.memcached)?, held(&bench.larderd)?])
 }
 
-/// Stores one and a half times what fits, overwrites the newest 60 % of the keys, each twice on average, and returns the
-/// bytes of the values that are held then.
+/// Stores one and a half times what fits, overwrites the newest 60 % of the keys, each twice on average, and returns
+/// the bytes of the values that are held then.
 fn overwritten(server: &Server, values: &Values, mean_bytes: u64) -> Result<u64> {
     let count = 3 * MEMORY_BYTES / 2 / mean_bytes;
     let keys = Keys { count, ..Keys::default() };
@@ -298,7 +298,7 @@ const SPEED_HEADING: &str = "value | CPU, of memcached's | throughput | p99 | fa
                              in the kernel, memcached | larderd";
 const PRESETS_HEADING: &str = "preset | CPU, of memcached's | throughput | p99 | faults a second, memcached | larderd | \
                                in the kernel, memcached | larderd | hits, memcached | larderd";
-/// What was stored last and what is read often have taken their places by then; the keys alone overfill the memory.
+/// The keys alone overfill the memory; after these requests it holds what is stored last and read often.
 const PRESET_PREPARED: u64 = 5000;
 const SPEED_SIZES: [u64; 4] = [10_000, 100_000, 500_000, 1_000_000];
 const HELD_SIZES: [u64; 6] = [200, 2000, 20_000, 100_000, 300_000, 900_000];

@@ -144,13 +144,13 @@ fn fill(server: &Server, first: u64, count: u64, value_bytes: u64) -> Result<()>
     }
 }
 
-/// What is sent: every key once with a set, if `fill`, and then so many requests.
+/// Every key once with a set, if `fill`, and then so many requests.
 pub(super) struct Requests {
     pub(super) fill: bool,
     pub(super) count: u64,
 }
 
-/// Sends them over few connections with many in flight, and returns what came of them. Keys in order are asked over one.
+/// Sends them over few connections with many in flight (keys in order over one), and returns what came of them.
 pub(super) fn ask(
     server: &Server,
     kind: Kind,
