@@ -13,7 +13,7 @@ pub(super) struct Process {
     pid: u32,
 }
 
-/// What a process has used since it was started. The kernel tells CPU time in steps of 10 ms.
+/// Resources that a process has used since its start. The kernel tells CPU time in steps of 10 ms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     pub(super) user_secs: f64,
