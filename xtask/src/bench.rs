@@ -16,6 +16,7 @@ mod engine;
 mod goal;
 mod http;
 mod idle;
+mod large;
 mod latency;
 mod memory;
 mod pinned;
@@ -46,7 +47,7 @@ usage: cargo xtask bench [options] [ROW...]
   --server PATH    the larderd to measure (default: this workspace's)
   --reference PATH the memcached to compare with (default: the installed one)
 
-Without a name, every row.
+Without a name, every row; `large` names all rows of large values.
 
 Method. Every server runs with one worker thread (-t 1, -m 2048) pinned to one core of this machine; the load (larder bench),
 one thread, is pinned to another. Keys have 24 bytes and are all present at the start; where all requests are sets, all keys are
@@ -57,7 +58,16 @@ answer has come. The servers take turns within each round, in an order that chan
 hits all of them. The figure to trust is the server's CPU time (user and system, all
 of its threads) for a million operations, a get of n keys counted as n: it does not depend on how fast the load is. Behind
 larderd's stands the interval of its ratio to memcached's and to the floor's, at 95 % (Student's t on the logarithms of the rounds' ratios).
-Throughput is given as well; where the server's core is not busy all the time, it is the load's.";
+Throughput is given as well; where the server's core is not busy all the time, it is the load's.
+
+Large values (rows large-*) are measured with -m 256 -I 8m and without the floor server. Sets: keys of twice the memory, all stored,
+then set once more at random before the first round, so that each set evicts. Gets: keys of half the memory. 20 connections, one
+request in flight on each. Held: one and a half times what fits is stored (values of 30 % more or less, drawn anew with each store),
+then the newest 60 % of the keys are set at random, twice as often as there are keys; then every key is got, and the bytes of the
+values are added up. In the rows of changing sizes, one and a half times what fits is stored of each size in turn, under other keys, and
+nothing is overwritten. Resident: 2,000 values of 100 kB at -m 1024, then 4,000 sets of keys at random. Tail: gets of 100 bytes over
+4 connections, beside sets of 500 kB over 20, all in a closed loop. The tables are printed as docs/benchmarks.md has them:
+cargo xtask bench large --secs 0.5 takes about six minutes.";
 
 /// Measures and prints. Errors: no such row, a server that does not start, or one that answers wrongly.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -113,12 +123,13 @@ struct Measured {
 }
 
 fn measure(bench: &Bench, row: &Row) -> Result<Measured> {
-    match &row.work {
-        Work::Load(scenario) => speed::measure(bench, row, scenario),
+    match row.work {
+        Work::Load(ref scenario) => speed::measure(bench, row, scenario),
         Work::Latency => latency::measure(bench, row),
         Work::Idle => idle::measure(bench, row),
         Work::WorkingSet => working_set::measure(bench, row),
         Work::Memory => memory::measure(bench, row),
+        Work::Large(part) => large::measure(bench, row, part),
         Work::Http => http::measure(bench, row),
         Work::Redis => redis::measure(bench, row),
         Work::Engine(name) => engine::measure(name, row),
@@ -161,6 +172,7 @@ impl Options {
                 Long("rounds") => options.rounds = parser.value()?.parse::<usize>()?.max(1),
                 Long("secs") => options.round_secs = parser.value()?.parse()?,
                 Long("memory") => options.rows.push(rows::find("memory")?),
+                Value(name) if name == "large" => options.rows.extend(rows::large()),
                 Value(name) => options.rows.push(rows::find(&name.string()?)?),
                 Long("json") => options.json = Some(parser.value()?.into()),
                 Long("markdown") => options.markdown = Some(parser.value()?.into()),

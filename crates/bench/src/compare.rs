@@ -8,7 +8,7 @@ use crate::contestant::Contestant;
 use crate::contestant::launch::Launch;
 use crate::outcome::{Outcome, Tally};
 use crate::report::units;
-use crate::scenario::Scenario;
+use crate::scenario::{Kind, Scenario};
 use crate::statistics::paired_ratio;
 
 mod rounds;
@@ -92,8 +92,14 @@ pub enum Metric {
     LatencyP99Micros,
     /// 99.9th percentile.
     LatencyP999Micros,
+    /// 99.9th percentile of the gets, where there are other commands as well.
+    LatencyP999GetsMicros,
     /// CPU seconds of the server, user and system, for a million operations.
     ServerCpuSecsPerMillion,
+    /// Share of the server's CPU time that the kernel took, 0 to 1.
+    ServerSystemShare,
+    /// Page faults of the server a second, minor and major ones.
+    ServerFaultsPerSec,
     /// Resident memory of the server at the end of the round.
     ServerResidentBytes,
     /// Share of the requested keys that were found, 0 to 1.
@@ -139,12 +145,15 @@ impl Ratio {
 
 impl Metric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::OperationsPerSec,
         Self::LatencyP50Micros,
         Self::LatencyP99Micros,
         Self::LatencyP999Micros,
+        Self::LatencyP999GetsMicros,
         Self::ServerCpuSecsPerMillion,
+        Self::ServerSystemShare,
+        Self::ServerFaultsPerSec,
         Self::ServerResidentBytes,
         Self::HitRatio,
     ];
@@ -156,7 +165,10 @@ impl Metric {
             Self::LatencyP50Micros => "p50",
             Self::LatencyP99Micros => "p99",
             Self::LatencyP999Micros => "p99.9",
+            Self::LatencyP999GetsMicros => "p99.9 of gets",
             Self::ServerCpuSecsPerMillion => "CPU/operation",
+            Self::ServerSystemShare => "in the kernel",
+            Self::ServerFaultsPerSec => "page faults",
             Self::ServerResidentBytes => "resident memory",
             Self::HitRatio => "hit ratio",
         }
@@ -165,14 +177,15 @@ impl Metric {
     /// A value with three digits and its unit: `456 k/s`, `12.3 µs`, `64.0 MiB`.
     pub fn figure(self, value: f64) -> String {
         match self {
-            Self::OperationsPerSec => format!("{}/s", units::short(value)),
-            Self::LatencyP50Micros | Self::LatencyP99Micros | Self::LatencyP999Micros => {
-                units::latency(value * 1e3)
-            }
+            Self::OperationsPerSec | Self::ServerFaultsPerSec => format!("{}/s", units::short(value)),
+            Self::LatencyP50Micros
+            | Self::LatencyP99Micros
+            | Self::LatencyP999Micros
+            | Self::LatencyP999GetsMicros => units::latency(value * 1e3),
             // Seconds for a million operations are microseconds for one.
             Self::ServerCpuSecsPerMillion => units::latency(value * 1e3),
             Self::ServerResidentBytes => units::memory(value),
-            Self::HitRatio => units::percent(value),
+            Self::HitRatio | Self::ServerSystemShare => units::percent(value),
         }
     }
 
@@ -186,6 +199,8 @@ impl Metric {
         let (better, worse) = match self {
             Self::ServerCpuSecsPerMillion => ("cheaper", "dearer"),
             Self::ServerResidentBytes => ("smaller", "larger"),
+            Self::ServerSystemShare => ("lower", "higher"),
+            Self::ServerFaultsPerSec => ("fewer", "more"),
             Self::HitRatio => ("higher", "lower"),
             _ => ("faster", "slower"),
         };
@@ -211,16 +226,29 @@ pub fn figures(outcome: &Outcome) -> Figures {
     figures.insert(Metric::LatencyP50Micros, micros(0.5));
     figures.insert(Metric::LatencyP99Micros, micros(0.99));
     figures.insert(Metric::LatencyP999Micros, micros(0.999));
+    if let Some(gets) = outcome.total.commands.get(&Kind::Get).filter(|gets| gets.requests < all.requests) {
+        let nanos = gets.latency_nanos.value_at_quantile(0.999);
+        figures.insert(Metric::LatencyP999GetsMicros, nanos as f64 / 1e3);
+    }
     if all.hits + all.misses > 0 {
         figures.insert(Metric::HitRatio, all.hits as f64 / (all.hits + all.misses) as f64);
     }
 
     // For a cluster only if all servers report: a partial sum would be misleading.
-    let cpu_secs: Option<f64> =
-        outcome.servers.iter().map(|server| Some(server.cpu_user_secs? + server.cpu_system_secs?)).sum();
-    let resident_bytes: Option<u64> = outcome.servers.iter().map(|server| server.resident_bytes).sum();
-    if let Some(cpu_secs) = cpu_secs.filter(|&secs| secs > 0.0) {
+    let servers = &outcome.servers;
+    let user_secs: Option<f64> = servers.iter().map(|server| server.cpu_user_secs).sum();
+    let system_secs: Option<f64> = servers.iter().map(|server| server.cpu_system_secs).sum();
+    let page_faults: Option<u64> = servers.iter().map(|server| server.page_faults).sum();
+    let resident_bytes: Option<u64> = servers.iter().map(|server| server.resident_bytes).sum();
+    if let (Some(user_secs), Some(system_secs)) = (user_secs, system_secs)
+        && user_secs + system_secs > 0.0
+    {
+        let cpu_secs = user_secs + system_secs;
         figures.insert(Metric::ServerCpuSecsPerMillion, cpu_secs / operations as f64 * 1e6);
+        figures.insert(Metric::ServerSystemShare, system_secs / cpu_secs);
+    }
+    if let Some(faults) = page_faults.filter(|_| !servers.is_empty()) {
+        figures.insert(Metric::ServerFaultsPerSec, faults as f64 / outcome.elapsed_secs);
     }
     if let Some(bytes) = resident_bytes.filter(|&bytes| bytes > 0) {
         figures.insert(Metric::ServerResidentBytes, bytes as f64);
@@ -260,7 +288,6 @@ const WIDTH_MAX: f64 = 4.0;
 mod tests {
     use super::*;
     use crate::outcome::ServerCost;
-    use crate::scenario::Kind;
 
     /// Rounds of one metric.
     fn rounds(metric: Metric, values: &[f64]) -> Vec<Figures> {
@@ -317,6 +344,8 @@ mod tests {
             (Metric::ServerCpuSecsPerMillion, 0.5, "500 ns"),
             (Metric::ServerResidentBytes, 67_108_864.0, "64.0 MiB"),
             (Metric::HitRatio, 0.25, "25.0 %"),
+            (Metric::ServerSystemShare, 0.5, "50.0 %"),
+            (Metric::ServerFaultsPerSec, 1_234.0, "1.23 k/s"),
         ];
         for (metric, value, text) in told {
             assert_eq!(metric.figure(value), text);
@@ -350,6 +379,7 @@ mod tests {
             cpu_user_secs: user,
             cpu_system_secs: system,
             resident_bytes: Some(1 << 20),
+            page_faults: Some(50),
             ..ServerCost::default()
         };
         outcome.servers = vec![cost(Some(0.001), Some(0.002)), cost(Some(0.0), Some(0.001))];
@@ -363,6 +393,16 @@ mod tests {
         assert!(about(Metric::ServerCpuSecsPerMillion, 4.0), "{told:?}");
         assert!(about(Metric::ServerResidentBytes, f64::from(2 << 20)), "{told:?}");
         assert!(about(Metric::HitRatio, 0.9), "{told:?}");
+        assert!(about(Metric::ServerSystemShare, 0.75), "{told:?}");
+        assert!(about(Metric::ServerFaultsPerSec, 50.0), "{told:?}");
+        assert!(!told.contains_key(&Metric::LatencyP999GetsMicros), "all are gets: {told:?}");
+
+        let sets = outcome.total.commands.entry(Kind::Set).or_default();
+        sets.requests = 100;
+        sets.latency_nanos.record_n(5_000_000, 100).expect("within bounds");
+        let told = figures(&outcome);
+        assert!((told[&Metric::LatencyP999Micros] / 5000.0 - 1.0).abs() < 0.002, "{told:?}");
+        assert!((told[&Metric::LatencyP999GetsMicros] / 100.0 - 1.0).abs() < 0.002, "{told:?}");
 
         outcome.servers.push(cost(None, None));
         assert!(!figures(&outcome).contains_key(&Metric::ServerCpuSecsPerMillion));

@@ -155,6 +155,9 @@ pub struct ServerCost {
     pub cpu_system_secs: Option<f64>,
     /// Resident bytes at the end, if it runs here.
     pub resident_bytes: Option<u64>,
+    /// Page faults of the run, minor and major ones, if it runs here.
+    #[serde(default)]
+    pub page_faults: Option<u64>,
     /// Why a field is missing.
     #[serde(default)]
     pub unwatched: Option<String>,

@@ -20,8 +20,8 @@ macro_rules! presets {
 
 /// All of them, in the order in which they are listed.
 pub const PRESETS: &[Preset] = presets![
-    "cache" "etc" "kvcache" "memaslap" "olio-100" "olio-2048" "olio-4096" "spy-whalin" "spy-whalin-compressed"
-    "spy-whalin-uncompressed" "brutis" "noreply" "noreply-replies"
+    "cache" "etc" "kvcache" "pages" "chunks" "memaslap" "olio-100" "olio-2048" "olio-4096" "spy-whalin"
+    "spy-whalin-compressed" "spy-whalin-uncompressed" "brutis" "noreply" "noreply-replies"
 ];
 
 /// The preset of that name, if there is one.
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::RunError;
     use crate::outcome::{Period, Phase, Tally, Watcher};
-    use crate::scenario::{Sizes, Values};
+    use crate::scenario::{SizeRange, Sizes, Values};
 
     #[test]
     fn every_file_is_a_scenario_of_its_name_and_survives_being_written() {
@@ -93,9 +93,56 @@ mod tests {
             ("olio-4096", 4096.0, 1.0),
             ("spy-whalin", 1024.0, 0.5),
             ("kvcache", 193.0, 5.0),
+            // The source's, less what the least and the greatest page cut off.
+            ("pages", 103_987.0, 7_000.0),
         ] {
             let average = average_bytes(&find(name).expect("it is there").scenario().groups[0].values);
             assert!((average - bytes).abs() <= slack, "{name}: {average}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_pages_are_up_to_the_median_of_the_source() {
+        let Sizes::Ranges(ranges) =
+            &find("pages").expect("it is there").scenario().groups[0].values.bytes.clone()
+        else {
+            panic!("they are ranges");
+        };
+        let share_up_to = |bytes: u64| {
+            let part = |range: &SizeRange| {
+                let below = (bytes + 1).clamp(range.min, range.max + 1) - range.min;
+                range.weight * below as f64 / (range.max + 1 - range.min) as f64
+            };
+            ranges.iter().map(part).sum::<f64>() / ranges.iter().map(|range| range.weight).sum::<f64>()
+        };
+        assert!((share_up_to(73_420) - 0.5).abs() < 0.01, "{}", share_up_to(73_420));
+        assert_eq!((ranges[0].min, ranges[ranges.len() - 1].max), (13_313, 399_637));
+    }
+
+    /// The store after a miss has the TTL of the get that missed.
+    #[test]
+    fn what_is_stored_after_a_miss_expires_as_the_description_says() {
+        for (name, secs) in [("cache", 3600), ("pages", 2_592_000), ("chunks", 3600)] {
+            let groups = find(name).expect("it is there").scenario().groups;
+            let ttls = &groups[0].commands[0].ttl;
+            assert_eq!(ttls.iter().map(|ttl| ttl.secs).max(), Some(secs), "{name}");
+        }
+    }
+
+    /// memcached and larderd take items of up to 1 MiB by default, with key and header.
+    #[test]
+    fn large_values_fit_servers_without_options() {
+        for name in ["pages", "chunks"] {
+            for group in find(name).expect("it is there").scenario().groups {
+                let longest = match group.values.bytes {
+                    Sizes::Fixed(bytes) => bytes,
+                    Sizes::Ranges(ranges) => {
+                        ranges.iter().map(|range| range.max).max().expect("there are some")
+                    }
+                    other => panic!("{other:?}"),
+                };
+                assert!(longest < (1 << 20) - 512, "{name}: {longest}");
+            }
         }
     }
 

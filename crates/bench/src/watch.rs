@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::outcome::ServerCost;
 use crate::scenario::Target;
 use ask::{Answers, ask};
-use process::{Cpu, Process};
+use process::{Process, Usage};
 
 /// The servers of a run, from the end of its warm-up to its last answer.
 ///
@@ -33,7 +33,7 @@ struct Server {
 struct Before {
     answers: Answers,
     /// Its process on this machine.
-    process: Option<(Process, Cpu)>,
+    process: Option<(Process, Usage)>,
 }
 
 impl Watch {
@@ -69,7 +69,7 @@ impl Watch {
         for server in &self.servers {
             let (process, _) = server.before.as_ref().ok()?.process.as_ref()?;
             if counted.insert(process.pid()) {
-                sum += process.cpu()?.sum();
+                sum += process.usage()?.cpu_secs();
             }
         }
         Some(sum)
@@ -80,8 +80,8 @@ impl Before {
     fn note(address: &str, target: &Target) -> Result<Self, String> {
         let answers = ask(address, target)?;
         let process = Process::find(&answers).and_then(|process| {
-            let cpu = process.cpu()?;
-            Some((process, cpu))
+            let usage = process.usage()?;
+            Some((process, usage))
         });
         Ok(Self { answers, process })
     }
@@ -99,12 +99,13 @@ impl Server {
         };
         cost.version = before.answers.version.clone();
         cost.software = before.answers.software();
-        if let Some((process, cpu)) = &before.process {
+        if let Some((process, usage)) = &before.process {
             cost.resident_bytes = process.resident_bytes();
-            match process.cpu() {
+            match process.usage() {
                 Some(now) => {
-                    cost.cpu_user_secs = Some(now.user_secs - cpu.user_secs);
-                    cost.cpu_system_secs = Some(now.system_secs - cpu.system_secs);
+                    cost.cpu_user_secs = Some(now.user_secs - usage.user_secs);
+                    cost.cpu_system_secs = Some(now.system_secs - usage.system_secs);
+                    cost.page_faults = Some(now.page_faults.saturating_sub(usage.page_faults));
                 }
                 None => cost.unwatched = Some("its process has ended during the run".into()),
             }

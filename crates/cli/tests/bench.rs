@@ -271,7 +271,18 @@ fn options_change_what_a_file_says() {
 #[test]
 fn presets_are_listed_and_shown() {
     let list = bench(&["presets"]);
-    for name in ["memaslap", "olio-100", "spy-whalin", "brutis", "noreply", "etc", "kvcache", "cache"] {
+    for name in [
+        "memaslap",
+        "olio-100",
+        "spy-whalin",
+        "brutis",
+        "noreply",
+        "etc",
+        "kvcache",
+        "cache",
+        "pages",
+        "chunks",
+    ] {
         assert!(words(&list.stdout).lines().any(|line| line.split(' ').next() == Some(name)), "{name}");
     }
     assert!(words(&bench(&["presets", "etc"]).stdout).contains("SIGMETRICS 2012"));

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use larder_bench::Scenario;
-use larder_bench::scenario::{Command, Group, Keys, Sizes, Until, Values};
+use larder_bench::outcome::Tally;
+use larder_bench::scenario::{Command, Group, Keys, Kind, Popularity, Sizes, Until, Values};
 use larder_conformance::Result;
 use larder_conformance::server::Server;
 use larder_conformance::stats::Stats;
@@ -133,30 +134,41 @@ fn start(program: &Path, memory_mib: u32) -> Result<Server> {
 
 /// Stores keys `first` to `first + count` - 1, each once.
 fn fill(server: &Server, first: u64, count: u64, value_bytes: u64) -> Result<()> {
-    let keys = Keys { first, count, bytes: Sizes::Fixed(KEY_BYTES), ..Keys::default() };
+    let keys = Keys { first, count, ..Keys::default() };
     let values = Values { bytes: Sizes::Fixed(value_bytes), ..Values::default() };
-    let group = Group {
-        connections: 4,
-        pipeline: 64,
-        keys,
-        values,
-        commands: vec![Command::default()],
-        ..Group::default()
-    };
-    let mut scenario = Scenario {
-        threads: 1,
-        fill: true,
-        // A run asks something; what it is here for was done before.
-        until: Until { requests: Some(1), ..Until::default() },
-        groups: vec![group],
-        ..Scenario::default()
-    };
-    scenario.target.servers = vec![server.address().to_string()];
-    let outcome = larder_bench::run(&scenario, &mut (), &AtomicBool::new(false))?;
-    match outcome.total.examples.first() {
+    // A run asks something; what it is here for was done before.
+    let tally = ask(server, Kind::Get, keys, values, Requests { fill: true, count: 1 })?;
+    match tally.examples.first() {
         Some(example) => Err(example.as_str().into()),
         None => Ok(()),
     }
+}
+
+/// Every key once with a set, if `fill`, and then so many requests.
+pub(super) struct Requests {
+    pub(super) fill: bool,
+    pub(super) count: u64,
+}
+
+/// Sends them over few connections with many in flight (keys in order over one), and returns what came of them.
+pub(super) fn ask(
+    server: &Server,
+    kind: Kind,
+    keys: Keys,
+    values: Values,
+    requests: Requests,
+) -> Result<Tally> {
+    let connections = if keys.popularity == Popularity::Sequential { 1 } else { 4 };
+    let commands = vec![Command { kind, ..Command::default() }];
+    let mut scenario = Scenario {
+        threads: 1,
+        fill: requests.fill,
+        until: Until { requests: Some(requests.count), ..Until::default() },
+        groups: vec![Group { connections, pipeline: 64, keys, values, commands, ..Group::default() }],
+        ..Scenario::default()
+    };
+    scenario.target.servers = vec![server.address().to_string()];
+    Ok(larder_bench::run(&scenario, &mut (), &AtomicBool::new(false))?.total)
 }
 
 const SIZES: [Size; 2] = [

@@ -6,6 +6,7 @@ use larder_bench::scenario::{Command, Group, Keys, Kind, Popularity, Sizes, Tran
 use larder_conformance::Result;
 
 use super::goal::Goal;
+use super::large::Part;
 
 /// A row.
 pub(super) struct Row {
@@ -28,6 +29,8 @@ pub(super) enum Work {
     WorkingSet,
     /// See `memory.rs`.
     Memory,
+    /// See `large.rs`.
+    Large(Part),
     /// See `http.rs`.
     Http,
     /// See `redis.rs`.
@@ -119,6 +122,9 @@ pub(super) fn all() -> Vec<Row> {
             Goal::Words("32 B and 40 B; 11.5 M and 0.975 M within 5 % over -m"),
             Work::Memory,
         ),
+    ]);
+    rows.extend(large());
+    rows.extend([
         row("http", "get over HTTP, beside nginx with a file", Goal::Words("nginx's CPU"), Work::Http),
         row(
             "redis",
@@ -140,6 +146,43 @@ pub(super) fn all() -> Vec<Row> {
         ),
     ]);
     rows
+}
+
+/// Large values, beside memcached with the same memory.
+pub(super) fn large() -> [Row; 6] {
+    [
+        row(
+            "large-sets",
+            "sets of 10 kB to 1 MB, memory full",
+            Goal::Words("memcached's CPU"),
+            Work::Large(Part::Sets),
+        ),
+        row("large-gets", "gets of 10 kB to 1 MB", Goal::Words("memcached's CPU"), Work::Large(Part::Gets)),
+        row(
+            "large-presets",
+            "larder bench's presets `pages` and `chunks`, memory full",
+            Goal::Words("memcached's CPU"),
+            Work::Large(Part::Presets),
+        ),
+        row(
+            "large-held",
+            "values held in 256 MiB after overwrites, 200 B to 900 kB",
+            Goal::Words("as much as memcached holds"),
+            Work::Large(Part::Held),
+        ),
+        row(
+            "large-resident",
+            "resident memory of 2,000 values of 100 kB after overwrites, -m 1024",
+            Goal::Words("memcached's"),
+            Work::Large(Part::Resident),
+        ),
+        row(
+            "large-tail",
+            "p99.9 of small gets beside sets of 500 kB",
+            Goal::Words("at most memcached's"),
+            Work::Large(Part::Tail),
+        ),
+    ]
 }
 
 /// Olio's mixes of small, middle and large values.

@@ -32,10 +32,11 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(memcached: &Path, larderd: &Path, rounds: usize, round_secs: f64) -> Result<Self> {
+        let memory = ["-m", &MEMORY_MIB.to_string()];
         Ok(Self {
             contestants: vec![
-                cache("memcached", memcached),
-                cache("larderd", larderd),
+                cache("memcached", memcached, &memory),
+                cache("larderd", larderd, &memory),
                 Contestant { name: "floor".into(), place: Place::Floor },
             ],
             memcached: memcached.into(),
@@ -49,15 +50,37 @@ impl Bench {
 
     /// Asks the servers in turns. Errors: one does not start, or answers wrongly.
     pub(super) fn compare(&self, scenario: &Scenario) -> Result<Comparison> {
+        let prepare = preparation(scenario).into_iter().collect();
+        self.compare_all(self.contestants.clone(), prepare, scenario)
+    }
+
+    /// Asks memcached and larderd in turns, started with these options, after `prepare`.
+    pub(super) fn compare_two(
+        &self,
+        options: &[&str],
+        prepare: Scenario,
+        scenario: &Scenario,
+    ) -> Result<Vec<Standing>> {
+        let contestants = [("memcached", &self.memcached), ("larderd", &self.larderd)];
+        let contestants = contestants.map(|(name, program)| cache(name, program, options)).into();
+        Ok(self.compare_all(contestants, vec![prepare], scenario)?.standings)
+    }
+
+    fn compare_all(
+        &self,
+        contestants: Vec<Contestant>,
+        prepare: Vec<Scenario>,
+        scenario: &Scenario,
+    ) -> Result<Comparison> {
         let plan = Plan {
-            contestants: self.contestants.clone(),
+            contestants,
             scenario: Scenario {
                 until: Until { secs: Some(self.round_secs), ..Until::default() },
                 // Connections are made, caches fill, the allocator settles.
                 warm_up_secs: self.round_secs / 4.0,
                 ..scenario.clone()
             },
-            prepare: preparation(scenario).into_iter().collect(),
+            prepare,
             settle_secs_max: SETTLE_SECS_MAX,
             rounds: self.rounds,
             restart: false,
@@ -109,10 +132,10 @@ pub(super) fn middle(standing: &Standing, metric: Metric) -> f64 {
     median(standing.rounds.iter().map(|figures| figures.get(&metric).copied().unwrap_or(f64::NAN)))
 }
 
-fn cache(name: &str, program: &Path) -> Contestant {
-    let memory_mib = MEMORY_MIB.to_string();
-    let words = [&*program.to_string_lossy(), "-t", "1", "-c", "4096", "-m", &memory_mib].map(str::to_owned);
-    Contestant { name: name.into(), place: Place::Started(words.into()) }
+fn cache(name: &str, program: &Path, options: &[&str]) -> Contestant {
+    let program = program.to_string_lossy();
+    let words = [&*program, "-t", "1", "-c", "4096"].into_iter().chain(options.iter().copied());
+    Contestant { name: name.into(), place: Place::Started(words.map(str::to_owned).collect()) }
 }
 
 /// A server that appends what it is given must have been all through its memory once before sets are measured: the

@@ -13,15 +13,17 @@ pub(super) struct Process {
     pid: u32,
 }
 
-/// CPU time since a process was started. The kernel tells it in steps of 10 ms.
+/// Resources that a process has used since its start. The kernel tells CPU time in steps of 10 ms.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cpu {
+pub(super) struct Usage {
     pub(super) user_secs: f64,
     pub(super) system_secs: f64,
+    /// Minor and major ones.
+    pub(super) page_faults: u64,
 }
 
-impl Cpu {
-    pub(super) fn sum(self) -> f64 {
+impl Usage {
+    pub(super) fn cpu_secs(self) -> f64 {
         self.user_secs + self.system_secs
     }
 }
@@ -43,14 +45,18 @@ impl Process {
     }
 
     /// What it has used. `None`: it is gone.
-    pub(super) fn cpu(&self) -> Option<Cpu> {
+    pub(super) fn usage(&self) -> Option<Usage> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        // proc(5): the name in parentheses is the second field and may hold anything; utime and stime are the 14th and
-        // 15th.
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        // proc(5): the name in parentheses is the second field and may hold anything; minflt is the 10th, majflt the
+        // 12th, utime and stime are the 14th and 15th.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let ticks_per_sec = rustix::param::clock_ticks_per_second() as f64;
-        let mut secs = || Some(fields.next()?.parse::<f64>().ok()? / ticks_per_sec);
-        Some(Cpu { user_secs: secs()?, system_secs: secs()? })
+        Some(Usage {
+            user_secs: field(14)? as f64 / ticks_per_sec,
+            system_secs: field(15)? as f64 / ticks_per_sec,
+            page_faults: field(10)? + field(12)?,
+        })
     }
 
     /// Memory that is in RAM, shared pages included.

@@ -33,17 +33,25 @@ fn target(address: &str) -> Target {
     Target { servers: vec![address.to_owned()], ..Target::default() }
 }
 
+/// Takes more memory than the heap keeps when it is freed (mallopt(3): 32 MiB at most), so that its pages are fresh.
+fn touch_fresh_pages() {
+    drop(std::hint::black_box(vec![1_u8; 40 << 20]));
+}
+
 #[test]
 fn a_process_of_this_machine_is_watched() {
     let (address, serving) = server(std::process::id());
     let target = target(&address);
     let mut watch = Watch::begin(&target);
     assert!(watch.period().is_some_and(|secs| secs >= 0.0));
+    touch_fresh_pages();
     let costs = watch.end(&target);
     serving.join().expect("served");
     let [cost] = costs.as_slice() else { panic!("one server: {costs:?}") };
     assert_eq!((cost.address.as_str(), cost.version.as_str()), (address.as_str(), "9.8.7"));
     assert!(cost.cpu_user_secs.is_some() && cost.resident_bytes.is_some_and(|bytes| bytes > 100_000));
+    // Even where the system gives large pages, each is a fault.
+    assert!(cost.page_faults.is_some_and(|faults| faults >= 20), "{:?}", cost.page_faults);
     assert_eq!(cost.unwatched, None);
     assert_eq!(cost.stats_deltas.get("cmd_get"), Some(&150.0));
     assert!(!cost.stats_deltas.contains_key("limit") && !cost.stats_deltas.contains_key("version"));

@@ -70,6 +70,7 @@ pub(crate) fn outcome(name: &str, secs: u64, gets: u64, arrival: Arrival) -> Out
             cpu_user_secs: Some(0.25 * secs as f64),
             cpu_system_secs: Some(0.5 * secs as f64),
             resident_bytes: Some(64 << 20),
+            page_faults: Some(900),
             unwatched: None,
             stats_deltas: [("cmd_get".into(), (gets * secs) as f64), ("evictions".into(), 12.0)].into(),
         }],

@@ -77,7 +77,10 @@ pub(super) fn noun(metric: Metric) -> &'static str {
         Metric::LatencyP50Micros => "median latency",
         Metric::LatencyP99Micros => "p99 latency",
         Metric::LatencyP999Micros => "p99.9 latency",
+        Metric::LatencyP999GetsMicros => "p99.9 latency of gets",
         Metric::ServerCpuSecsPerMillion => "server CPU per operation",
+        Metric::ServerSystemShare => "CPU time in the kernel",
+        Metric::ServerFaultsPerSec => "page faults a second",
         Metric::ServerResidentBytes => "server memory",
         Metric::HitRatio => "hit ratio",
     }
