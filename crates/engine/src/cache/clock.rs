@@ -12,8 +12,8 @@ const MICROS_PER_SEC: u64 = 1_000_000;
 /// The coarse clock is behind by less than this. The slowest kernels tick a hundred times a second.
 const COARSE_MICROS_MAX: u64 = 20_000;
 
-/// Microseconds since the second in which the cache was made. The clock is monotonic: setting the wall clock does not affect it, and time
-/// spent suspended does not count, as with the standard library's `Instant`.
+/// Microseconds since the second in which the cache was made. The clock is monotonic: setting the wall clock does not
+/// affect it, and time spent suspended does not count, as with the standard library's `Instant`.
 pub(super) struct Clock {
     /// A whole second, so that the coarse time needs no division.
     origin_secs: i64,
