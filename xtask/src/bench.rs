@@ -7,6 +7,8 @@ use larder_conformance::{Result, server};
 use lexopt::prelude::*;
 use serde_json::Map;
 
+pub(crate) use since::since_last_tag;
+
 use rows::{Row, Work};
 use speed::Bench;
 
@@ -23,6 +25,7 @@ mod pinned;
 mod redis;
 mod replication;
 mod rows;
+mod since;
 mod speed;
 mod store;
 mod summary;
@@ -36,6 +39,7 @@ usage: cargo xtask bench [options] [ROW...]
        cargo xtask bench embedded [--help]   the cache of Rust programs beside others; no server
        cargo xtask bench store [--help]      the durable store beside Redis (AOF) and memcached extstore
        cargo xtask bench replication [--help] what a peer costs, and how far behind it is
+       cargo xtask bench since [--help]      larderd beside an earlier one: the last tag, or any commit
 
   --list           the rows, what they ask, and what larderd is to reach
   --quick          short rounds, for a first impression
@@ -77,6 +81,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "embedded" => return embedded::run(rest),
             "store" => return store::run(rest),
             "replication" => return replication::run(rest),
+            "since" => return since::run(rest),
             _ => {}
         }
     }

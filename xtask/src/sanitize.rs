@@ -58,6 +58,7 @@ const MIRI_TESTS: &[&str] = &[
     "no_version_comes_again",
     "what_was_flushed_is_asked_of_the_store",
     "threads_lose_no_change",
+    "more_threads_than_handles_share_them",
     "one_process_after_another",
 ];
 

@@ -10,8 +10,8 @@ use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
 use crate::{
-    browser, diff, documents, generators, libmemcached, needs, packaging, sanitize, sessions, shell, sites,
-    soak, tidy,
+    bench, browser, diff, documents, generators, libmemcached, needs, packaging, sanitize, sessions, shell,
+    sites, soak, tidy,
 };
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
@@ -39,6 +39,7 @@ pub(crate) fn ci(args: &[String]) -> Result<()> {
     });
     steps.run("the engine's tests under AddressSanitizer", sanitize::address);
     steps.run("some of the engine's tests in Miri", sanitize::miri);
+    steps.run("no request costs more than in the last release", bench::since_last_tag);
     steps.run("no dependency has a known flaw (cargo-deny reads the database at github.com)", || {
         deny(&["advisories"])
     });

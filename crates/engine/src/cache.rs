@@ -28,7 +28,7 @@ use crate::engine::Engine;
 use crate::request::{Compare, Expiry, Mode, Store, Stored};
 use clock::{Clock, Deadline};
 use flights::{Flights, Landed, Part};
-use handles::{Checkout, Handles};
+use handles::Handles;
 use key::{CacheKey, DigestKey, deadline_of};
 
 /// Items that a background step examines. It takes some ten microseconds of one insert in each second.
@@ -346,8 +346,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// answers; useful where nothing is inserted for a long time, once a second or so. Takes less than a millisecond.
     pub fn maintain(&self) {
         let now = self.shared.clock.now();
-        let items_max = 16 * BACKGROUND_ITEMS;
-        self.shared.handles.take().handle.maintain(now, items_max);
+        self.shared.handles.maintain(now, 16 * BACKGROUND_ITEMS);
     }
 
     fn store<Q: ?Sized, W: ?Sized>(
@@ -366,7 +365,7 @@ impl<K, V, C> Cache<K, V, C> {
             self.shared.store(&self.shared.key(key), value, ttl)
         });
         stored.unwrap_or_else(|error| {
-            self.shared.handles.take().counters.rejected.increment();
+            self.shared.count_rejected();
             Err(InsertError::Encode(error))
         })
     }
@@ -425,7 +424,7 @@ impl<K, V, C> Cache<K, V, C> {
                 Ok(bytes) => {
                     leader.land_value(bytes, || self.shared.store_computed(&key, bytes, ttl, replaced))
                 }
-                Err(_) => self.shared.handles.take().counters.rejected.increment(),
+                Err(_) => self.shared.count_rejected(),
             }
             return Ok(value);
         }
@@ -458,10 +457,11 @@ impl Shared {
     /// Finds a value and decodes it in place. `Some(None)`: it cannot be decoded.
     #[inline]
     fn read<R>(&self, key: &CacheKey<'_>, decode: impl FnOnce(&[u8]) -> Option<R>) -> Option<Option<R>> {
+        // Before the pin, which all later reads of memory wait for.
+        let hash = self.engine.prepare(key.engine_key());
         let now = self.clock.now();
-        let Checkout { mut handle, counters } = self.handles.take();
-        let guard = handle.pin(now);
-        let hash = guard.prepare(key.engine_key());
+        let (handle, counters) = self.handles.pin();
+        let guard = handle.guard(now);
         let Ok(item) = guard.get(key.engine_key(), hash) else {
             counters.misses.increment();
             return None;
@@ -486,8 +486,7 @@ impl Shared {
 
     fn contains(&self, key: &CacheKey<'_>) -> bool {
         let now = self.clock.now();
-        let mut checkout = self.handles.take();
-        let guard = checkout.handle.pin(now);
+        let guard = self.handles.pin().0.guard(now);
         let hash = guard.prepare(key.engine_key());
         guard.peek(key.engine_key(), hash).is_ok_and(|fetched| {
             let deadline = deadline_of(&fetched.item);
@@ -499,8 +498,7 @@ impl Shared {
     fn remove(&self, key: &CacheKey<'_>) -> bool {
         // Of a key that shares its digest with another, the other's entry must stay, and an expired one is none.
         let is_there = self.contains(key);
-        let mut checkout = self.handles.take();
-        let guard = checkout.handle.pin(self.clock.now());
+        let guard = self.handles.pin().0.guard(self.clock.now());
         let hash = guard.prepare(key.engine_key());
         is_there && guard.delete(key.engine_key(), hash, None) == crate::request::Deleted::Deleted
     }
@@ -519,9 +517,14 @@ impl Shared {
         let result = value.map_err(InsertError::from).and_then(set);
         if result.is_err() {
             self.remove(key);
-            self.handles.take().counters.rejected.increment();
+            self.count_rejected();
         }
         result
+    }
+
+    fn count_rejected(&self) {
+        let (_handle, counters) = self.handles.pin();
+        counters.rejected.increment();
     }
 
     /// Stores a computed value, but only in place of the entry that was there before it was computed (see
@@ -535,15 +538,14 @@ impl Shared {
             Some(cas) => (Mode::Set, Some(Compare::Equal(cas))),
         };
         if self.store_bytes(key, value, ttl, terms).is_err() {
-            self.handles.take().counters.rejected.increment();
+            self.count_rejected();
         }
     }
 
     /// CAS value of the entry in a key's place, even if no look-up finds it: it may have expired within this second,
     /// belong to another key with the same digest, or not be decodable.
     fn cas(&self, key: &CacheKey<'_>) -> Option<u64> {
-        let mut checkout = self.handles.take();
-        let guard = checkout.handle.pin(self.clock.now());
+        let guard = self.handles.pin().0.guard(self.clock.now());
         let hash = guard.prepare(key.engine_key());
         guard.peek(key.engine_key(), hash).ok().map(|fetched| fetched.item.cas())
     }
@@ -577,13 +579,13 @@ impl Shared {
         };
         for attempt in 0..TRIES_MAX {
             let now = self.clock.now();
-            let Checkout { mut handle, counters } = self.handles.take();
             if self.maintained_secs.load(Relaxed) != now.secs
                 && self.maintained_secs.swap(now.secs, Relaxed) != now.secs
             {
-                handle.maintain(now, BACKGROUND_ITEMS);
+                self.handles.maintain(now, BACKGROUND_ITEMS);
             }
-            let guard = handle.pin(now);
+            let (handle, counters) = self.handles.pin();
+            let guard = handle.guard(now);
             let hash = guard.prepare(store.key);
             match guard.store(hash, &store) {
                 Stored::Stored { .. } => {
@@ -598,7 +600,6 @@ impl Shared {
                 _ => return Err(InsertError::OutOfMemory),
             }
             drop(guard);
-            drop(handle);
             if attempt < TRIES_SPINNING { hint::spin_loop() } else { thread::yield_now() }
         }
         Err(InsertError::OutOfMemory)

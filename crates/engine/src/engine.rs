@@ -10,7 +10,7 @@ use crate::crash_points::crash_point;
 use crate::epoch::limbo::Limbo;
 use crate::handle::Handle;
 use crate::index::buckets::Index;
-use crate::index::hash::HashKey;
+use crate::index::hash::{Hash, HashKey};
 use crate::inspect::stats::{Counters, Stats};
 use crate::log::allocator::Parked;
 use crate::log::arena::{Arena, ArenaConfig};
@@ -298,6 +298,14 @@ impl Engine {
         Ok(true)
     }
 
+    /// As [`Guard::prepare`](crate::Guard::prepare).
+    #[inline]
+    pub(crate) fn prepare(&self, key: &[u8]) -> Hash {
+        let hash = self.hash_key.hash(key);
+        self.index.prefetch(hash);
+        hash
+    }
+
     /// A handle for one thread. `None` if `handles_max` exist already. Dropping a handle makes room for another.
     pub fn handle(self: &Arc<Self>) -> Option<Handle> {
         let id = self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -430,9 +438,17 @@ impl Engine {
     }
 
     /// Carries out a pending flush that is due.
+    #[inline]
     pub(crate) fn flush_if_due(&self, now: Now) {
         let at = self.flush_at.load(Relaxed);
-        if at != 0 && at <= now.secs && self.flush_at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok() {
+        if at != 0 && at <= now.secs {
+            self.flush_once(now, at);
+        }
+    }
+
+    #[cold]
+    fn flush_once(&self, now: Now, at: u32) {
+        if self.flush_at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok() {
             self.flush_now(now);
         }
     }

@@ -1,10 +1,11 @@
 //! Handles and guards: how a thread accesses the engine.
 //!
 //! Unsafe code lives here because what a guard has found is read. The invariant: an engine has one handle for each slot
-//! of its epochs, a handle one guard at a time, and both are used with their own engine's index and log.
+//! of its epochs, a handle one guard at a time, and both are used with their own engine's index and log. A handle that
+//! threads share belongs to the one that changed its slot from idle.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::sync::Arc;
 
 use crate::engine::Engine;
@@ -58,19 +59,7 @@ impl Handle {
     /// many requests, but keep it short: memory that other threads free meanwhile is not reused before it ends.
     pub fn pin(&mut self, now: Now) -> Guard<'_> {
         let (handle, pin) = self.pin_slot();
-        handle.engine.flush_if_due(now);
-        let counters = &handle.engine.counters[handle.id];
-        Guard {
-            handle,
-            pin,
-            counters,
-            now,
-            copied_bytes: Cell::new(0),
-            position: Cell::new(0),
-            absent: Cell::new(None),
-            unproven: Cell::new(false),
-            issued: Cell::new(None),
-        }
+        Guard::new(handle, pin, now)
     }
 
     #[inline]
@@ -122,6 +111,52 @@ impl Drop for Handle {
     }
 }
 
+/// A handle that threads share, and that one of them has at a time. Its epoch slot is the lock, so that it is taken and
+/// pinned by one exchange.
+pub(crate) struct SharedHandle {
+    engine: Arc<Engine>,
+    id: usize,
+    handle: UnsafeCell<Handle>,
+}
+
+// SAFETY: a thread accesses the handle, which is `Send`, only between an exchange that found its slot idle and the
+// store that makes it idle again. The two acquire and release what is in the handle.
+unsafe impl Sync for SharedHandle {}
+
+impl SharedHandle {
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self { engine: Arc::clone(&handle.engine), id: handle.id, handle: UnsafeCell::new(handle) }
+    }
+
+    /// Takes the handle and pins it. `None`: a thread has it.
+    #[inline]
+    pub(crate) fn try_pin(&self) -> Option<PinnedHandle<'_>> {
+        let pin = self.engine.arena.epochs.try_pin(self.id)?;
+        // SAFETY: the slot was idle, so nobody had the handle, and nobody gets it before the pin ends.
+        Some(PinnedHandle { handle: unsafe { &*self.handle.get() }, pin })
+    }
+
+    /// Takes the handle for some work under no guard, or under several. `None`: a thread has it.
+    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut Handle) -> R) -> Option<R> {
+        let _taken = self.engine.arena.epochs.try_take(self.id)?;
+        // SAFETY: the slot was idle, so nobody had the handle, and nobody gets it before `_taken` is dropped.
+        Some(work(unsafe { &mut *self.handle.get() }))
+    }
+}
+
+/// What a guard is made of. Guards are large, and made where they will stay.
+pub(crate) struct PinnedHandle<'h> {
+    handle: &'h Handle,
+    pin: EpochPin<'h>,
+}
+
+impl<'h> PinnedHandle<'h> {
+    #[inline]
+    pub(crate) fn guard(self, now: Now) -> Guard<'h> {
+        Guard::new(self.handle, self.pin, now)
+    }
+}
+
 /// While it lives, every item found under it stays readable, whatever other threads do.
 pub struct Guard<'h> {
     pub(crate) handle: &'h Handle,
@@ -137,8 +172,27 @@ pub struct Guard<'h> {
     pub(crate) issued: Cell<Option<Issued>>,
 }
 
+impl<'h> Guard<'h> {
+    #[inline]
+    fn new(handle: &'h Handle, pin: EpochPin<'h>, now: Now) -> Self {
+        handle.engine.flush_if_due(now);
+        Guard {
+            handle,
+            pin,
+            counters: &handle.engine.counters[handle.id],
+            now,
+            copied_bytes: Cell::new(0),
+            position: Cell::new(0),
+            absent: Cell::new(None),
+            unproven: Cell::new(false),
+            issued: Cell::new(None),
+        }
+    }
+}
+
 impl Guard<'_> {
     /// The time that the guard was pinned with.
+    #[inline]
     pub fn now(&self) -> Now {
         self.now
     }
@@ -155,16 +209,17 @@ impl Guard<'_> {
 
     /// Hashes a key and prefetches its index line. With the hash of another key or engine a look-up finds nothing, and
     /// a store panics.
+    #[inline]
     pub fn prepare(&self, key: &[u8]) -> Hash {
-        let hash = self.engine().hash_key.hash(key);
-        self.engine().index.prefetch(hash);
-        hash
+        self.engine().prepare(key)
     }
 
+    #[inline]
     pub(crate) fn engine(&self) -> &Engine {
         &self.handle.engine
     }
 
+    #[inline]
     pub(crate) fn counters(&self) -> &Counters {
         self.counters
     }

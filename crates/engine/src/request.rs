@@ -43,11 +43,13 @@ impl Expiry {
     }
 
     /// True if the expiry is by the wall clock.
+    #[inline]
     pub fn is_by_wall(self) -> bool {
         self.0 & BY_WALL != 0
     }
 
     /// The second from which the item is expired, on the scale of its own clock; `None`: never.
+    #[inline]
     pub fn secs(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0 & Self::SECS_MAX)
     }

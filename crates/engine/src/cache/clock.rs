@@ -12,10 +12,11 @@ const MICROS_PER_SEC: u64 = 1_000_000;
 /// The coarse clock is behind by less than this. The slowest kernels tick a hundred times a second.
 const COARSE_MICROS_MAX: u64 = 20_000;
 
-/// Microseconds since the cache was made. The clock is monotonic: setting the wall clock does not affect it, and time
-/// spent suspended does not count, as with the standard library's `Instant`.
+/// Microseconds since the second in which the cache was made. The clock is monotonic: setting the wall clock does not
+/// affect it, and time spent suspended does not count, as with the standard library's `Instant`.
 pub(super) struct Clock {
-    origin: Timespec,
+    /// A whole second, so that the coarse time needs no division.
+    origin_secs: i64,
     /// In tests the time is what they say.
     #[cfg(test)]
     pub(super) manual_micros: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
@@ -24,7 +25,7 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn start() -> Self {
         Self {
-            origin: clock_gettime(ClockId::MonotonicCoarse),
+            origin_secs: clock_gettime(ClockId::MonotonicCoarse).tv_sec,
             #[cfg(test)]
             manual_micros: None,
         }
@@ -33,14 +34,14 @@ impl Clock {
     /// The engine's time: coarse, so that all threads see the same seconds.
     #[inline]
     pub(super) fn now(&self) -> Now {
-        let micros = self.read(ClockId::MonotonicCoarse);
-        Now { secs: engine_secs(micros / MICROS_PER_SEC), micros }
+        let (secs, micros) = self.read(ClockId::MonotonicCoarse);
+        Now { secs: engine_secs(secs), micros }
     }
 
     /// The exact time.
     #[inline]
     pub(super) fn exact_micros(&self) -> u64 {
-        self.read(ClockId::Monotonic)
+        self.read(ClockId::Monotonic).1
     }
 
     /// True from the deadline on, exactly. `now` was read before.
@@ -50,19 +51,22 @@ impl Clock {
             || deadline_micros < now.micros + COARSE_MICROS_MAX && deadline_micros <= self.exact_micros()
     }
 
+    /// Whole seconds, and microseconds in all.
     #[inline]
-    fn read(&self, clock: ClockId) -> u64 {
+    fn read(&self, clock: ClockId) -> (u64, u64) {
         #[cfg(test)]
         if let Some(manual) = &self.manual_micros {
-            return manual.load(std::sync::atomic::Ordering::SeqCst);
+            let micros = manual.load(std::sync::atomic::Ordering::SeqCst);
+            return (micros / MICROS_PER_SEC, micros);
         }
-        let time = clock_gettime(clock);
-        let nanos = (time.tv_sec - self.origin.tv_sec) * 1_000_000_000 + time.tv_nsec - self.origin.tv_nsec;
-        nanos as u64 / 1_000
+        let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
+        let secs = (tv_sec - self.origin_secs) as u64;
+        (secs, secs * MICROS_PER_SEC + tv_nsec as u64 / 1_000)
     }
 }
 
 /// Whole seconds since the start, on the engine's scale, which begins at 1.
+#[inline]
 fn engine_secs(secs: u64) -> u32 {
     u32::try_from(secs + 1).unwrap_or(u32::MAX)
 }

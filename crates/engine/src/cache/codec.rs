@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use arrayvec::ArrayVec;
 
 /// Turns keys and values into bytes: the third parameter of [`Cache`](crate::Cache).
 ///
@@ -93,29 +93,42 @@ impl std::error::Error for EncodeError {}
 
 /// Where a codec writes what it encodes. Up to 128 bytes are on the stack.
 #[derive(Debug, Default)]
-pub struct Buffer(SmallVec<[u8; 128]>);
+pub struct Buffer {
+    /// All that was written, or nothing once there is more.
+    short: ArrayVec<u8, 128>,
+    long: Vec<u8>,
+}
 
 impl Buffer {
     pub(super) const fn new() -> Self {
-        Self(SmallVec::new_const())
+        Self { short: ArrayVec::new_const(), long: Vec::new() }
     }
 
     /// Appends bytes.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        if !self.long.is_empty() || self.short.try_extend_from_slice(bytes).is_err() {
+            self.extend_long(bytes);
+        }
+    }
+
+    #[cold]
+    fn extend_long(&mut self, bytes: &[u8]) {
+        self.long.extend_from_slice(&self.short);
+        self.short.clear();
+        self.long.extend_from_slice(bytes);
     }
 
     /// What was written.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        &self.0
+        if self.long.is_empty() { &self.short } else { &self.long }
     }
 }
 
 impl Extend<u8> for Buffer {
     fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
-        self.0.extend(bytes);
+        bytes.into_iter().for_each(|byte| self.extend_from_slice(&[byte]));
     }
 }
 
@@ -342,7 +355,7 @@ impl postcard::ser_flavors::Flavor for Writer<'_> {
     type Output = ();
 
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.0.push(byte);
+        self.0.extend_from_slice(&[byte]);
         Ok(())
     }
 

@@ -1,16 +1,24 @@
 //! The handles of a cache, for any number of threads.
 //!
 //! A thread takes a handle for one operation. Each thread has a home among the handles, which is nearly always free, so
-//! the lock is one that no other thread touches. If it is taken, the thread moves to the next that is free, and makes
+//! it changes a word that no other thread touches. If it is taken, the thread moves to the next that is free, and makes
 //! that its home. So threads that come and go need no registration, and hold nothing back when they end.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::handle::Handle;
+use crate::handle::{PinnedHandle, SharedHandle};
 use crate::mem::cache_padded::CachePadded;
+use crate::request::Now;
+
+/// A thread that finds all handles taken lets others run so many times, ...
+const ROUNDS_YIELDING: u32 = 100;
+/// ... and then sleeps this long between tries: somebody reads a value for long.
+const PAUSE: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// The home of this thread, modulo the number of handles, for all caches. `usize::MAX`: none was given yet.
@@ -24,7 +32,7 @@ static NEXT_HOME: AtomicUsize = AtomicUsize::new(0);
 pub(super) struct Handles(Box<[CachePadded<Stripe>]>);
 
 struct Stripe {
-    handle: Mutex<Handle>,
+    handle: SharedHandle,
     counters: Counters,
 }
 
@@ -54,59 +62,54 @@ impl Counter {
     }
 }
 
-/// A handle that this thread has.
-pub(super) struct Checkout<'h> {
-    pub(super) handle: MutexGuard<'h, Handle>,
-    pub(super) counters: &'h Counters,
-}
-
 impl Handles {
     /// Takes all handles of the engine: a power of two.
     pub(super) fn new(engine: &Arc<Engine>) -> Self {
         let handles = std::iter::from_fn(|| engine.handle());
-        let stripe = |handle| Stripe { handle: Mutex::new(handle), counters: Counters::default() };
+        let stripe = |handle| Stripe { handle: SharedHandle::new(handle), counters: Counters::default() };
         let stripes: Box<[_]> = handles.map(|handle| CachePadded::new(stripe(handle))).collect();
         assert!(stripes.len().is_power_of_two(), "a home is found by a mask");
         Self(stripes)
     }
 
-    /// Takes a handle. Waits only if all are taken.
+    /// Takes a handle and pins it. Waits only if all are taken. The counters may be written before it is dropped.
     #[inline]
-    pub(super) fn take(&self) -> Checkout<'_> {
+    pub(super) fn pin(&self) -> (PinnedHandle<'_>, &Counters) {
+        self.take(|stripe| Some((stripe.handle.try_pin()?, &stripe.counters)))
+    }
+
+    /// Does a background step with one of the handles.
+    pub(super) fn maintain(&self, now: Now, items_max: usize) {
+        self.take(|stripe| stripe.handle.try_with(|handle| handle.maintain(now, items_max)));
+    }
+
+    #[inline]
+    fn take<'h, T>(&'h self, take: impl Fn(&'h Stripe) -> Option<T>) -> T {
         let home = HOME.get();
-        let stripe = self.stripe(home);
         if home != usize::MAX
-            && let Ok(handle) = stripe.handle.try_lock()
+            && let Some(taken) = take(self.stripe(home))
         {
-            return Checkout { handle, counters: &stripe.counters };
+            return taken;
         }
-        self.move_home()
+        self.move_home(take)
     }
 
     #[cold]
-    fn move_home(&self) -> Checkout<'_> {
+    fn move_home<'h, T>(&'h self, take: impl Fn(&'h Stripe) -> Option<T>) -> T {
         if HOME.get() == usize::MAX {
             HOME.set(NEXT_HOME.fetch_add(1, Relaxed) & (usize::MAX >> 1));
         }
-        let home = HOME.get();
-        for candidate in home..home + self.0.len() {
-            let stripe = self.stripe(candidate);
-            let handle = match stripe.handle.try_lock() {
-                Ok(handle) => handle,
-                // The engine's code does not panic, and a codec that does changes nothing of the handle.
-                Err(TryLockError::Poisoned(poisoned)) => {
-                    stripe.handle.clear_poison();
-                    poisoned.into_inner()
+        for round in 0_u32.. {
+            let home = HOME.get();
+            for candidate in home..home + self.0.len() {
+                if let Some(taken) = take(self.stripe(candidate)) {
+                    HOME.set(candidate & (usize::MAX >> 1));
+                    return taken;
                 }
-                Err(TryLockError::WouldBlock) => continue,
-            };
-            HOME.set(candidate & (usize::MAX >> 1));
-            return Checkout { handle, counters: &stripe.counters };
+            }
+            if round < ROUNDS_YIELDING { thread::yield_now() } else { thread::sleep(PAUSE) }
         }
-        // Not at home: this thread may have that one, if a codec uses the cache.
-        let stripe = self.stripe(home.wrapping_sub(1));
-        let handle = stripe.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        Checkout { handle, counters: &stripe.counters }
+        unreachable!("the rounds do not end")
     }
 
     #[inline]

@@ -470,3 +470,43 @@ fn a_closure_that_would_wait_for_itself_panics() {
     let (cache, _) = cache_at::<u8, u64>(1 << 20, 0);
     cache.get_or_insert_with(&1, || cache.get_or_insert_with(&1, || 1));
 }
+
+/// A handle is lent to one thread at a time, and a thread that finds none waits until one comes back.
+#[test]
+fn more_threads_than_handles_share_them() {
+    let rounds = if cfg!(miri) { 20 } else { 2_000 };
+    let (cache, _) = cache_at::<u64, u64>(1 << 20, 1);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let cache = &cache;
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    cache.insert(&thread, &(thread << 32 | round));
+                    assert_eq!(cache.get(&thread), Some(thread << 32 | round));
+                    if round % 10 == 0 {
+                        cache.maintain();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((cache.stats().inserts, cache.stats().hits), (4 * rounds, 4 * rounds), "no count is lost");
+    let waits = cache.get_with(&0, |_| {
+        cache.get_with(&1, |_| {
+            let (cache, asks) = (cache.clone(), Arc::new(Barrier::new(2)));
+            let other = thread::spawn({
+                let asks = Arc::clone(&asks);
+                move || {
+                    asks.wait();
+                    cache.get(&2)
+                }
+            });
+            asks.wait();
+            (0..200).for_each(|_| thread::yield_now());
+            assert!(!other.is_finished(), "both handles are taken");
+            other
+        })
+    });
+    let found = waits.flatten().expect("both are there").join().expect("it does not panic");
+    assert_eq!(found, Some(2 << 32 | (rounds - 1)));
+}

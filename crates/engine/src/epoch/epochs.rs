@@ -10,13 +10,15 @@
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{Ordering::*, compiler_fence};
 
 use crate::mem::cache_padded::CachePadded;
 use crate::sync::{AtomicU64, fence};
 
 /// The value of a handle's slot outside a guard.
 const IDLE: u64 = u64::MAX;
+/// The same while a thread has taken a shared handle, so that no other thread pins it.
+const TAKEN: u64 = u64::MAX - 1;
 
 pub(crate) struct Epochs {
     current: CachePadded<AtomicU64>,
@@ -27,6 +29,8 @@ pub(crate) struct Epochs {
 /// A pinned slot, unpinned when dropped.
 pub(crate) struct EpochPin<'e> {
     slot: &'e AtomicU64,
+    /// What the slot held before.
+    before: u64,
 }
 
 impl EpochPin<'_> {
@@ -40,7 +44,16 @@ impl EpochPin<'_> {
 impl Drop for EpochPin<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.slot.store(IDLE, Release);
+        self.slot.store(self.before, Release);
+    }
+}
+
+/// A slot that one thread has taken, and that is not pinned. Given back when dropped.
+pub(crate) struct TakenSlot<'e>(&'e AtomicU64);
+
+impl Drop for TakenSlot<'_> {
+    fn drop(&mut self) {
+        self.0.store(IDLE, Release);
     }
 }
 
@@ -72,10 +85,26 @@ impl Epochs {
     pub(crate) unsafe fn pin(&self, handle: usize) -> EpochPin<'_> {
         let slot = &self.slots[handle];
         // Release: a thread that sees this guard knows that the reads of the guard before it are complete.
-        slot.store(self.current.load(Relaxed), Release);
-        // Either the reclaimer sees this slot, or we see what it unlinked before it looked.
-        fence(SeqCst);
-        EpochPin { slot }
+        let before = slot.swap(self.current.load(Relaxed), SeqCst);
+        fence_after_exchange();
+        EpochPin { slot, before }
+    }
+
+    /// Pins the current epoch in a slot that threads share. `None`: it is pinned or taken.
+    #[inline]
+    pub(crate) fn try_pin(&self, handle: usize) -> Option<EpochPin<'_>> {
+        let slot = &self.slots[handle];
+        slot.compare_exchange(IDLE, self.current.load(Relaxed), SeqCst, Relaxed).ok()?;
+        fence_after_exchange();
+        Some(EpochPin { slot, before: IDLE })
+    }
+
+    /// Takes a slot that threads share, for the one thread that may now call [`Epochs::pin`] with it. `None`: it is
+    /// pinned or taken.
+    pub(crate) fn try_take(&self, handle: usize) -> Option<TakenSlot<'_>> {
+        let slot = &self.slots[handle];
+        slot.compare_exchange(IDLE, TAKEN, Acquire, Relaxed).ok()?;
+        Some(TakenSlot(slot))
     }
 
     /// Ends the current epoch. Returns the tag for what was just unlinked.
@@ -90,6 +119,19 @@ impl Epochs {
         let current = self.current.load(Acquire);
         fence(SeqCst);
         self.slots.iter().map(|slot| slot.load(Acquire)).fold(current, u64::min)
+    }
+}
+
+/// Orders the exchange that pins a slot before what is read then: either the reclaimer sees the slot, or we see what it
+/// unlinked before it looked.
+#[inline]
+fn fence_after_exchange() {
+    // On x86-64 the exchange itself is such a fence, and a second one would double the price. The language does not
+    // promise that, so Miri and the model checker have the fence.
+    if cfg!(all(target_arch = "x86_64", not(miri), not(loom))) {
+        compiler_fence(SeqCst);
+    } else {
+        fence(SeqCst);
     }
 }
 
@@ -111,5 +153,22 @@ mod tests {
         assert!(epochs.horizon() > tag, "handle 1 came too late to find it");
         drop(second);
         assert!(epochs.horizon() > tag);
+    }
+
+    #[test]
+    fn one_thread_at_a_time_has_a_shared_slot() {
+        let epochs = Epochs::new(1);
+        let pin = epochs.try_pin(0).expect("it is idle");
+        let tag = epochs.retire();
+        assert!(epochs.horizon() <= tag);
+        assert!(epochs.try_pin(0).is_none() && epochs.try_take(0).is_none());
+        drop(pin);
+        let taken = epochs.try_take(0).expect("it is idle again");
+        assert!(epochs.horizon() > tag, "a slot that is only taken holds nothing back");
+        // SAFETY: it was taken.
+        drop(unsafe { epochs.pin(0) });
+        assert!(epochs.try_pin(0).is_none() && epochs.try_take(0).is_none(), "it stays taken after a pin");
+        drop(taken);
+        assert!(epochs.try_pin(0).is_some());
     }
 }

@@ -71,6 +71,7 @@ impl Entry {
     }
 
     /// The offset of the item in the log.
+    #[inline]
     pub(crate) fn offset(self) -> Offset {
         Offset::from_word((self.0 & OFFSET) - 1)
     }
@@ -80,6 +81,7 @@ impl Entry {
         ((self.0 & USES) >> OFFSET_BITS) as u8
     }
 
+    #[inline]
     fn matches(self, hash: Hash) -> bool {
         (self.0 ^ hash.0) & TAG == 0 && self.is_item()
     }
@@ -88,6 +90,7 @@ impl Entry {
         (self.0 ^ other.0) & !(USES | LOCK) == 0
     }
 
+    #[inline]
     fn is_item(self) -> bool {
         self.0 & LINK == 0 && self.0 & OFFSET != 0
     }
@@ -114,6 +117,7 @@ impl SlotRef<'_> {
 
     /// Counts a use, up to three. Lock-free, and writes nothing once the count is full. A use lost in a race does no
     /// harm.
+    #[inline]
     pub(crate) fn note_use(&self) {
         let word = self.entry.0;
         if word & USES != USES {
@@ -208,6 +212,7 @@ impl Index {
     }
 
     /// Prefetches the line that a look-up will read first.
+    #[inline]
     pub(crate) fn prefetch(&self, hash: Hash) {
         self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));
     }
@@ -236,30 +241,43 @@ impl Index {
     }
 
     /// Finds the entry for which `is_it` is true. Lock-free.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find<'g>(
         &'g self,
         _: Pinned<'g>,
         hash: Hash,
         is_it: impl Fn(&SlotRef<'g>) -> bool,
     ) -> Option<SlotRef<'g>> {
+        let count = self.count.load(Acquire);
+        scan(self.line(bucket_of(hash, count)), hash, &is_it)
+            .or_else(|| self.find_further(count, hash, is_it))
+    }
+
+    /// Goes on where the first line, of so many buckets, does not have it.
+    #[inline(never)]
+    fn find_further<'g>(
+        &'g self,
+        mut count: u64,
+        hash: Hash,
+        is_it: impl Fn(&SlotRef<'g>) -> bool,
+    ) -> Option<SlotRef<'g>> {
         loop {
-            let count = self.count.load(Acquire);
             let first = self.line(bucket_of(hash, count));
             let mut lines_below = 0;
-            let found = scan(first, hash, &is_it).or_else(|| {
-                let mut below = self.below(first).inspect(|_| lines_below += 1);
-                // It may have moved up while we looked further down.
-                below.find_map(|line| scan(line, hash, &is_it)).or_else(|| scan(first, hash, &is_it))
-            });
+            let mut below = self.below(first).inspect(|_| lines_below += 1);
+            let found = below.find_map(|line| scan(line, hash, &is_it));
+            // It may have moved up while we looked further down.
+            let found = found.or_else(|| scan(first, hash, &is_it));
             if found.is_some() {
                 return found;
             }
-            // ... or down again, where we saw no LINK.
+            // ... or down again, where we saw no LINK; or to another bucket.
             let is_pushed_down = lines_below == 0 && Entry(first[LAST].load(Acquire)).overflow().is_some();
-            if !is_pushed_down && self.count.load(Acquire) == count {
+            let now = self.count.load(Acquire);
+            if !is_pushed_down && now == count {
                 return None;
             }
+            count = now;
         }
     }
 
@@ -454,6 +472,7 @@ impl Index {
         })
     }
 
+    #[inline]
     fn line(&self, bucket: usize) -> &Line {
         self.buckets.get(bucket)
     }
@@ -495,12 +514,15 @@ fn bucket_of(hash: Hash, count: u64) -> usize {
     (if bucket < count { bucket } else { bucket & (mask >> 1) }) as usize
 }
 
-#[inline]
+#[inline(always)]
 fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(&SlotRef<'i>) -> bool) -> Option<SlotRef<'i>> {
-    line.iter().find_map(|word| {
+    for word in line {
         let found = SlotRef { word, entry: Entry(word.load(Acquire)) };
-        (found.entry.matches(hash) && is_it(&found)).then_some(found)
-    })
+        if found.entry.matches(hash) && is_it(&found) {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// A locked bucket; unlocked when dropped.

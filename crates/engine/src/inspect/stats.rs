@@ -8,6 +8,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds (or, wrapping, subtracts: the sum over all handles is what counts).
+    #[inline]
     pub(crate) fn add(&self, n: i64) {
         self.0.store(self.0.load(Relaxed).wrapping_add_signed(n), Relaxed);
     }

@@ -99,6 +99,7 @@ impl Shape {
         self.key_offset() + self.key_bytes + self.value_bytes
     }
 
+    #[inline]
     fn key_offset(&self) -> usize {
         let fields = usize::from(self.has_expiry)
             + usize::from(self.client_flags != 0)
@@ -107,6 +108,7 @@ impl Shape {
         HEADER_BYTES + 4 * fields
     }
 
+    #[inline]
     fn word(&self) -> u32 {
         let mut word = self.key_bytes as u32;
         word |= if self.has_expiry { EXPIRY } else { 0 };
@@ -139,6 +141,7 @@ impl<'g> ItemRef<'g> {
     /// # Safety
     /// An item was completely written there, its offset was published to this thread, and the memory is not reused
     /// during `'g`.
+    #[inline]
     pub(crate) unsafe fn at(log: &Region, offset: usize) -> Self {
         Self(log.at(offset), PhantomData)
     }
@@ -285,6 +288,7 @@ impl<'g> ItemRef<'g> {
         }
     }
 
+    #[inline]
     pub(crate) fn key(self) -> &'g [u8] {
         // SAFETY: the type's invariant: key bytes are initialised, immutable, and outlive the guard.
         unsafe { std::slice::from_raw_parts(self.0.add(self.key_offset()).as_ptr(), self.key_bytes()) }
@@ -297,16 +301,23 @@ impl<'g> ItemRef<'g> {
         if own.len() != key.len() {
             return false;
         }
-        // For most keys: two overlapping comparisons, in the time of a function call.
+        // For keys of 8 to 32 bytes: two overlapping comparisons, in the time of a function call.
         match (own.first_chunk(), own.last_chunk(), key.first_chunk(), key.last_chunk()) {
             (Some(own_head), Some(own_tail), Some(head), Some(tail)) if key.len() <= 32 => {
                 let differ = |a: &[u8; 16], b: &[u8; 16]| u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b);
                 differ(own_head, head) | differ(own_tail, tail) == 0
             }
-            _ => own == key,
+            _ => match (own.first_chunk(), own.last_chunk(), key.first_chunk(), key.last_chunk()) {
+                (Some(own_head), Some(own_tail), Some(head), Some(tail)) if key.len() <= 16 => {
+                    let differ = |a: &[u8; 8], b: &[u8; 8]| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
+                    differ(own_head, head) | differ(own_tail, tail) == 0
+                }
+                _ => own == key,
+            },
         }
     }
 
+    #[inline]
     pub(crate) fn value(self) -> &'g [u8] {
         // SAFETY: as for the key.
         unsafe {
@@ -346,15 +357,18 @@ impl<'g> ItemRef<'g> {
         accounted_bytes(self.key_bytes(), self.value_bytes(), self.client_flags()) as u32
     }
 
+    #[inline]
     pub(crate) fn key_bytes(self) -> usize {
         (self.word() & 0xff) as usize
     }
 
+    #[inline]
     pub(crate) fn value_bytes(self) -> usize {
         let word = self.word();
         if word & LARGE == 0 { (word >> VALUE_SHIFT) as usize } else { self.field(LARGE) as usize }
     }
 
+    #[inline]
     pub(crate) fn client_flags(self) -> u32 {
         if self.word() & CLIENT_FLAGS == 0 { 0 } else { self.field(CLIENT_FLAGS) }
     }
@@ -363,10 +377,12 @@ impl<'g> ItemRef<'g> {
         self.word() & BINARY_KEY != 0
     }
 
+    #[inline]
     pub(crate) fn has_expiry_field(self) -> bool {
         self.word() & EXPIRY != 0
     }
 
+    #[inline]
     pub(crate) fn expiry(self) -> Expiry {
         Expiry(if self.has_expiry_field() { self.expiry_word().load(Relaxed) } else { 0 })
     }
@@ -476,6 +492,7 @@ impl<'g> ItemRef<'g> {
     }
 
     /// Notes a use. Writes only at the first fetch and then once a minute, so that reading a hot item writes nothing.
+    #[inline]
     pub(crate) fn note_use(self, now_secs: u32) {
         const REFRESH_SECS: u32 = 60;
         let word = self.use_word().load(Relaxed);
@@ -486,21 +503,25 @@ impl<'g> ItemRef<'g> {
         }
     }
 
+    #[inline]
     fn word(self) -> u32 {
         // SAFETY: the shape is initialised and immutable.
         unsafe { self.u32_ptr(12).read() }
     }
 
+    #[inline]
     fn key_offset(self) -> usize {
         KEY_OFFSETS[(self.word() >> FIELDS_SHIFT) as usize % KEY_OFFSETS.len()].into()
     }
 
     /// An immutable optional field that the shape says is there; fields before it in the layout have lower bits.
+    #[inline]
     fn field(self, bit: u32) -> u32 {
         // SAFETY: the shape has the field; it is initialised and immutable.
         unsafe { self.u32_ptr(self.field_offset(bit)).read() }
     }
 
+    #[inline]
     fn field_offset(self, bit: u32) -> usize {
         let before = (self.word() & OPTIONAL_FIELDS & (bit - 1)).count_ones() as usize;
         HEADER_BYTES + 4 * before
@@ -522,11 +543,13 @@ impl<'g> ItemRef<'g> {
         unsafe { self.0.cast::<AtomicU64>().as_ref() }
     }
 
+    #[inline]
     fn use_word(self) -> &'g AtomicU32 {
         // SAFETY: 4 bytes at a 4-byte boundary, only accessed as an atomic.
         unsafe { self.0.add(8).cast::<AtomicU32>().as_ref() }
     }
 
+    #[inline]
     fn expiry_word(self) -> &'g AtomicU32 {
         // SAFETY: as above; callers checked that the item has the field. It is the first optional field.
         unsafe { self.0.add(HEADER_BYTES).cast::<AtomicU32>().as_ref() }
@@ -534,6 +557,7 @@ impl<'g> ItemRef<'g> {
 
     /// # Safety
     /// `offset` is a multiple of 4 within the item.
+    #[inline]
     unsafe fn u32_ptr(self, offset: usize) -> NonNull<u32> {
         // SAFETY: by the caller's promise.
         unsafe { self.0.add(offset).cast() }

@@ -465,6 +465,7 @@ impl Segments {
         self.log_ids().len() + self.sums.runs()
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: SegmentId) -> &Segment {
         &self.all[id as usize]
     }
@@ -475,6 +476,7 @@ impl Segments {
         self.segment_ref(self.id_at(offset))
     }
 
+    #[inline]
     pub(crate) fn segment_ref(&self, id: SegmentId) -> SegmentRef<'_> {
         SegmentRef { segment: self.get(id), id, is_run: self.is_run(id) }
     }
@@ -542,6 +544,7 @@ impl Segments {
         u64::from(units) << self.unit_power
     }
 
+    #[inline]
     pub(crate) fn is_run(&self, id: SegmentId) -> bool {
         id >= self.log_segments
     }

@@ -71,11 +71,13 @@ impl Lines {
     }
 
     /// Panics beyond the end.
+    #[inline]
     pub(crate) fn get(&self, line: usize) -> &Line {
         // SAFETY: the region is ours, and nothing else is made of it.
         unsafe { self.region.line(line) }
     }
 
+    #[inline]
     pub(crate) fn prefetch(&self, line: usize) {
         self.region.prefetch(line * LINE_BYTES);
     }
@@ -106,9 +108,11 @@ impl Lines {
         self.0.len()
     }
 
+    #[inline]
     pub(crate) fn get(&self, line: usize) -> &Line {
         &self.0[line]
     }
 
+    #[inline]
     pub(crate) fn prefetch(&self, _line: usize) {}
 }

@@ -192,6 +192,7 @@ impl Region {
     }
 
     /// The address of a byte. Panics beyond the end.
+    #[inline]
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.bytes, "offset {offset} is outside the region");
         // SAFETY: in bounds (checked).
@@ -242,6 +243,7 @@ impl Region {
     }
 
     /// Hints that the line holding `offset` will be read soon.
+    #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         if offset < self.bytes {
             // SAFETY: in bounds (checked); a prefetch has no other requirement.
@@ -281,6 +283,7 @@ fn make_large_page_ready() {
 const PREFETCHED_LINES_MAX: usize = 32;
 
 /// Hints that a cache line will be read soon.
+#[inline]
 pub(crate) fn prefetch(pointer: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch never faults, whatever the address.

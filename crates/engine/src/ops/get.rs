@@ -25,14 +25,20 @@ pub(crate) struct Lookup<'t> {
 impl Guard<'_> {
     /// Finds a live item, and counts a use of it. The fast path of `get`: it takes no lock, and writes to shared memory
     /// only at an item's first uses.
+    #[inline]
     pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {
-        self.get_hinted(key, hash, LookupHint::default())
+        self.use_found(hash, self.find_item(key, hash))
     }
 
     /// The same for a key of a batch, with its hint from [`Guard::hint_gets`] under this guard.
     #[inline(always)]
     pub fn get_hinted<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Item<'t>, Miss> {
-        let Some(lookup) = self.look_up_hinted(key, hash, hint) else {
+        self.use_found(hash, self.look_up_hinted(key, hash, hint))
+    }
+
+    #[inline(always)]
+    fn use_found<'t>(&'t self, hash: Hash, lookup: Option<Lookup<'t>>) -> Result<Item<'t>, Miss> {
+        let Some(lookup) = lookup else {
             self.note_absent(hash);
             return Err(Miss::Absent);
         };
@@ -130,6 +136,12 @@ impl Guard<'_> {
 
     /// Finds a key's item, alive or not.
     pub(crate) fn look_up(&self, key: &[u8], hash: Hash) -> Option<Lookup<'_>> {
+        self.find_item(key, hash)
+    }
+
+    /// The same for the fast path.
+    #[inline(always)]
+    fn find_item(&self, key: &[u8], hash: Hash) -> Option<Lookup<'_>> {
         self.engine()
             .index
             .find(self.pinned(), hash, |found| self.item_ref(found).has_key(key))
@@ -190,10 +202,12 @@ impl Guard<'_> {
         self.note_dead(hash, miss);
     }
 
+    #[inline]
     pub(crate) fn item<'t>(&'t self, lookup: &Lookup<'t>) -> Item<'t> {
         Item::new(lookup.raw, lookup.offset, &self.handle.engine)
     }
 
+    #[inline]
     pub(crate) fn note_use(&self, lookup: &Lookup<'_>) {
         lookup.found.note_use();
         lookup.raw.note_use(self.now().secs);
@@ -280,6 +294,7 @@ pub struct Item<'t> {
 }
 
 impl<'t> Item<'t> {
+    #[inline]
     pub(crate) fn new(raw: ItemRef<'t>, offset: Offset, engine: &'t Arc<Engine>) -> Self {
         Self { raw, offset, engine }
     }
@@ -290,11 +305,13 @@ impl<'t> Item<'t> {
     }
 
     /// The value.
+    #[inline]
     pub fn value(&self) -> &'t [u8] {
         self.raw.value()
     }
 
     /// The client's flags.
+    #[inline]
     pub fn client_flags(&self) -> u32 {
         self.raw.client_flags()
     }
@@ -305,6 +322,7 @@ impl<'t> Item<'t> {
     }
 
     /// When it expires.
+    #[inline]
     pub fn expiry(&self) -> Expiry {
         self.raw.expiry()
     }

@@ -331,4 +331,33 @@ mod orders {
             writer.join().unwrap();
         });
     }
+
+    #[test]
+    fn a_shared_handle_is_one_threads_at_a_time() {
+        use crate::epoch::epochs::Epochs;
+        use loom::cell::UnsafeCell;
+        model(|| {
+            let shared = Arc::new((Epochs::new(1), UnsafeCell::new(0_u32)));
+            // SAFETY: the slot is this thread's, or the model checker says that it is not.
+            let add = |handle: &UnsafeCell<u32>| handle.with_mut(|count| unsafe { *count += 1 });
+            let other = thread::spawn({
+                let shared = Arc::clone(&shared);
+                move || {
+                    let pin = shared.0.try_pin(0);
+                    pin.map_or(0, |_pin| {
+                        add(&shared.1);
+                        1
+                    })
+                }
+            });
+            let own = shared.0.try_take(0).map_or(0, |_taken| {
+                add(&shared.1);
+                1
+            });
+            let all = own + other.join().unwrap();
+            // SAFETY: the other thread has ended.
+            assert_eq!(shared.1.with(|count| unsafe { *count }), all);
+            assert!(all >= 1);
+        });
+    }
 }
