@@ -51,7 +51,7 @@ impl Bench {
     /// Only these, by name and program.
     pub(super) fn between(programs: &[(&str, &Path)], rounds: usize, round_secs: f64) -> Result<Self> {
         let [(_, first), .., (_, last)] = programs else { return Err("there are two to compare".into()) };
-        let contestants = programs.iter().map(|(name, program)| cache(name, program)).collect();
+        let contestants = programs.iter().map(|(name, program)| cache(name, program, &[])).collect();
         Ok(Self { contestants, ..Self::new(first, last, rounds, round_secs)? })
     }
 

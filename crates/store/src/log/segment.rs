@@ -209,8 +209,8 @@ pub(super) fn take_number(next_number: &mut u64) -> Result<u64> {
     Ok(number)
 }
 
-/// So many numbers below that of a segment of the log are left for the cold segments that are opened while it is the open
-/// one.
+/// Numbers that are left below that of each segment of the log, for the cold segments that are opened while it is the
+/// open one.
 const COLD_NUMBERS: u64 = 1_000_000;
 
 /// The number of a segment of the log. The first one has no cold segments below it: there is nothing to copy yet.
@@ -221,8 +221,8 @@ pub(super) fn take_log_number(next_number: &mut u64) -> Result<u64> {
     take_number(next_number)
 }
 
-/// The number of a cold segment, below that of the log's open one: a scan goes through the segments in the order of their
-/// numbers, and what it has not visited yet may be overwritten meanwhile. `last` is the last such number.
+/// The number of a cold segment, below that of the log's open one: a scan goes through the segments in the order of
+/// their numbers, and what it has not visited yet may be overwritten meanwhile. `last` is the last such number.
 pub(super) fn cold_number_below(open: u64, last: u64) -> Result<u64> {
     let number = (last + 1).max(open.saturating_sub(COLD_NUMBERS));
     if number >= open {
