@@ -24,8 +24,8 @@ pub(super) fn for_each_key(
         Position::End => return Ok(false),
     };
     let mut left = limit.max(1);
-    let mut next = (store.segments.all().into_iter()).filter(|segment| segment.number >= number).peekable();
-    while let Some(segment) = next.next() {
+    let mut next = store.segments.first_from(number);
+    while let Some(segment) = next {
         let from = if segment.number == number { offset } else { 0 };
         let from = from.max(SEGMENT_HEADER_BYTES as u64);
         let stopped_at = visit_segment(store, &segment, from, &mut left, now_unix_secs, visit)?;
@@ -33,8 +33,9 @@ pub(super) fn for_each_key(
             cursor.position = Position::At { segment: segment.number, offset };
             return Ok(true);
         }
+        next = store.segments.first_from(segment.number + 1);
         if left == 0
-            && let Some(later) = next.peek()
+            && let Some(later) = &next
         {
             cursor.position = Position::At { segment: later.number, offset: 0 };
             return Ok(true);
@@ -67,9 +68,9 @@ fn visit_segment(
         }
         return Ok(None);
     }
-    let end = segment.data_bytes.load(Acquire);
     let mut offset = from;
-    while offset < end {
+    // What is overwritten meanwhile may go to the end of this one.
+    while offset < segment.data_bytes.load(Acquire) {
         if *left == 0 {
             return Ok(Some(offset));
         }

@@ -457,6 +457,14 @@ impl SegmentTable {
         all
     }
 
+    /// The one with the lowest number from `number` on, as of now: a scan asks anew after each, since there may be new
+    /// ones.
+    pub(super) fn first_from(&self, number: u64) -> Option<Arc<Segment>> {
+        let all = self.read();
+        let later = all.iter().flatten().filter(|segment| segment.number >= number);
+        later.min_by_key(|segment| segment.number).cloned()
+    }
+
     /// Puts a segment into a free slot, which it is made with.
     pub(super) fn insert(&self, make: impl FnOnce(u32) -> Segment) -> Result<Arc<Segment>> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);

@@ -33,16 +33,17 @@ pub(super) fn for_each_state(
         Position::End => return Ok(false),
     };
     let mut scan = Scan { store, left_bytes: budget_bytes.max(1), value: Vec::new(), unreadable, visit };
-    let mut next = (store.segments.all().into_iter()).filter(|segment| segment.number >= number).peekable();
-    while let Some(segment) = next.next() {
+    let mut next = store.segments.first_from(number);
+    while let Some(segment) = next {
         let from = if segment.number == number { offset } else { 0 };
         let stopped_at = scan.visit_segment(&segment, from.max(SEGMENT_HEADER_BYTES as u64))?;
         if let Some(offset) = stopped_at {
             cursor.position = Position::At { segment: segment.number, offset };
             return Ok(true);
         }
+        next = store.segments.first_from(segment.number + 1);
         if scan.left_bytes == 0
-            && let Some(later) = next.peek()
+            && let Some(later) = &next
         {
             cursor.position = Position::At { segment: later.number, offset: 0 };
             return Ok(true);
@@ -73,10 +74,10 @@ impl Scan<'_, '_> {
         {
             return self.visit_by_footer(segment, &mut window, &entries, from);
         }
-        let end = segment.data_bytes.load(Acquire);
         let mut offset = from;
         let mut named = None;
-        while offset < end {
+        // What is overwritten meanwhile may go to the end of this one.
+        while offset < segment.data_bytes.load(Acquire) {
             if self.left_bytes == 0 {
                 return Ok(Some(offset));
             }

@@ -389,3 +389,48 @@ fn a_scan_visits_what_changes_meanwhile() {
         assert!(seen.iter().any(|seen| seen == key.as_bytes()), "{key} was not visited");
     }
 }
+
+/// The same within one step: to the end of the segment that is being visited, to later ones, and to cold ones.
+#[test]
+fn a_single_step_of_a_scan_visits_what_changes_meanwhile() {
+    for rolls in [false, true] {
+        let store = LogStore::open_files(Arc::new(SimDisk::new()), options(4096)).expect("a new store");
+        let put = |key: &str, bytes: usize, version: u64| {
+            let value = vec![b'v'; bytes];
+            let put = Put {
+                key: key.as_bytes(),
+                value: &[&value],
+                client_flags: 0,
+                exptime_secs: 0,
+                version,
+                marks: Marks::NONE,
+                origin: 0,
+                base_version: 0,
+                expiry_value_version: 0,
+                expiry_version: 0,
+            };
+            store.append(&[Entry::Put(put)]).expect("there is room");
+        };
+        let keys: Vec<_> = (0..30).map(|nth| format!("kept {nth}")).collect();
+        for (key, version) in keys.iter().zip(1..) {
+            put(key, if rolls { 600 } else { 10 }, version);
+        }
+        let mut changes = Some(100..);
+        let mut seen = Vec::new();
+        let mut cursor = crate::Cursor::new();
+        let mut visit = |key: &[u8], _: &crate::Meta| {
+            seen.push(key.to_vec());
+            let Some(versions) = changes.take() else { return };
+            // Of the keys that are left every second one changes; the others are moved by cleaning.
+            for (key, version) in keys.iter().skip(1).step_by(2).zip(versions) {
+                put(key, 10, version);
+                store.maintain(Budget { bytes: 1 << 20 }, START_SECS).expect("cleans");
+            }
+            while store.maintain(Budget { bytes: 1 << 20 }, START_SECS).expect("cleans").more {}
+        };
+        while store.for_each_key(&mut cursor, 1 << 16, START_SECS, &mut visit).expect("scans") {}
+        for key in &keys {
+            assert!(seen.iter().any(|seen| seen == key.as_bytes()), "{key} was not visited");
+        }
+    }
+}
