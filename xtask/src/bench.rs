@@ -64,13 +64,15 @@ of its threads) for a million operations, a get of n keys counted as n: it does 
 larderd's stands the interval of its ratio to memcached's and to the floor's, at 95 % (Student's t on the logarithms of the rounds' ratios).
 Throughput is given as well; where the server's core is not busy all the time, it is the load's.
 
-Large values (rows large-*) are measured with -m 256 -I 8m and without the floor server. Sets: keys of twice the memory, all stored,
-then set once more at random before the first round, so that each set evicts. Gets: keys of half the memory. 20 connections, one
-request in flight on each. Held: one and a half times what fits is stored (values of 30 % more or less, drawn anew with each store),
-then the newest 60 % of the keys are set at random, twice as often as there are keys; then every key is got, and the bytes of the
-values are added up. In the rows of changing sizes, one and a half times what fits is stored of each size in turn, under other keys, and
-nothing is overwritten. Resident: 2,000 values of 100 kB at -m 1024, then 4,000 sets of keys at random. Tail: gets of 100 bytes over
-4 connections, beside sets of 500 kB over 20, all in a closed loop. The tables are printed as docs/benchmarks.md has them:
+Large values (rows large-*) are measured with -m 256 -I 8m and without the floor server. Sets: keys of twice the
+memory, all stored, then set once more at random before the first round, so that each set evicts. Gets: keys of half
+the memory. 20 connections, one request in flight on each. Held: one and a half times what fits is stored (values of
+30 % more or less, drawn anew with each store), then the newest 60 % of the keys are set at random, twice as often as
+there are keys; then every key is got, and the bytes of the values are added up. In the rows of changing sizes, one
+and a half times what fits is stored of each size in turn, under other keys, and nothing is overwritten. Resident:
+2,000 values of 100 kB at -m 1024, then 4,000 sets of keys at random. Tail: gets of 100 bytes over 4 connections,
+beside sets of 500 kB over 20, all in a closed loop.
+The tables are printed as docs/benchmarks.md has them:
 cargo xtask bench large --secs 0.5 takes about six minutes.";
 
 /// Measures and prints. Errors: no such row, a server that does not start, or one that answers wrongly.

@@ -24,7 +24,8 @@ nothing is lost if a server that takes no changes (larder read-only on) is stopp
 
 Columns: LAG is how long the last change or beat of the site took to be applied here, by the clocks of both, or how old \
 it is if none has come for a while (idle sites beat once a second); BEHIND how many changes it has not confirmed; KEPT \
-the files of the log that are kept for it; CONFLICTS the concurrent changes of which one was lost. docs/replication.md explains them.";
+the files of the log that are kept for it; CONFLICTS the concurrent changes of which one was lost. \
+docs/replication.md explains them.";
 
 /// Show servers that hold the same data (--site), as each of them sees the others
 #[derive(clap::Args)]

@@ -144,7 +144,7 @@ impl SharedHandle {
     }
 }
 
-/// What a guard is made of. Guards are large, and made where they will stay.
+/// The parts of a guard. Guards are large, and made where they will stay.
 pub(crate) struct PinnedHandle<'h> {
     handle: &'h Handle,
     pin: EpochPin<'h>,

@@ -296,8 +296,8 @@ fn mib(bytes: u64) -> f64 {
 
 const SPEED_HEADING: &str = "value | CPU, of memcached's | throughput | p99 | faults a second, memcached | larderd | \
                              in the kernel, memcached | larderd";
-const PRESETS_HEADING: &str = "preset | CPU, of memcached's | throughput | p99 | faults a second, memcached | larderd | \
-                               in the kernel, memcached | larderd | hits, memcached | larderd";
+const PRESETS_HEADING: &str = "preset | CPU, of memcached's | throughput | p99 | faults a second, memcached | \
+                               larderd | in the kernel, memcached | larderd | hits, memcached | larderd";
 /// The keys alone overfill the memory; after these requests it holds what is stored last and read often.
 const PRESET_PREPARED: u64 = 5000;
 const SPEED_SIZES: [u64; 4] = [10_000, 100_000, 500_000, 1_000_000];

@@ -29,7 +29,7 @@ pub(crate) struct Epochs {
 /// A pinned slot, unpinned when dropped.
 pub(crate) struct EpochPin<'e> {
     slot: &'e AtomicU64,
-    /// What the slot held before.
+    /// The value of the slot before.
     before: u64,
 }
 

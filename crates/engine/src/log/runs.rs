@@ -31,7 +31,7 @@ const RETAINED_BYTES_MAX: u64 = 1 << 20;
 const SLACK_PART: u64 = 32;
 /// ... but no more than this.
 const SLACK_PART_MIN: u64 = 8;
-/// So many runs of an item's size are evicted ahead.
+/// Runs of an item's size that are evicted ahead.
 const RUNS_AHEAD: u64 = 2;
 
 /// A run with a single owner, which is not found.
@@ -43,7 +43,7 @@ pub(crate) struct Run {
     units: u32,
     /// From its start, when it was taken; a multiple of the unit.
     memory_bytes: u64,
-    /// Of its item.
+    /// Size of its item.
     item_bytes: usize,
 }
 
@@ -80,11 +80,11 @@ pub(crate) struct Runs {
 }
 
 struct Free {
-    /// Without memory.
+    /// Runs that have no memory.
     reserved: Extents,
     /// With memory.
     committed: Extents,
-    /// What is not free: the starts of runs.
+    /// The starts of the runs that are not free.
     used: BTreeSet<SegmentId>,
 }
 
@@ -182,8 +182,8 @@ impl Arena {
         self.runs.committed_units.load(Relaxed) * self.segments.unit_bytes() as u64
     }
 
-    /// So much free memory may lie idle in pieces, none of which is long enough for an item of `item_bytes`, before it
-    /// is given back to the system for fresh pages. Until then other large items are evicted: mostly their memory lies
+    /// Free memory that may lie idle in pieces, none of which is long enough for an item of `item_bytes`, before it is
+    /// given back to the system for fresh pages. Until then other large items are evicted: mostly their memory lies
     /// beside that of the last one.
     pub(crate) fn slack_bytes(&self, item_bytes: usize) -> u64 {
         let limit_bytes = self.budget.limit_bytes();
@@ -222,7 +222,7 @@ impl Arena {
         self.take_reserved_run(item_bytes, bytes)
     }
 
-    /// What a run gets without evicting anything.
+    /// Memory that a run gets without evicting anything.
     fn idle_bytes(&self) -> u64 {
         let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));
         let ready_bytes = ready_segments * self.segments.segment_bytes as u64;

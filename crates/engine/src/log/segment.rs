@@ -392,7 +392,7 @@ pub(crate) struct Segments {
     segment_power: u32,
     /// The same of [`run_unit_bytes`].
     unit_power: u32,
-    /// Where the runs begin.
+    /// The offset at which the runs begin.
     runs_start: usize,
     pool: CachePadded<Mutex<Pool>>,
     pub(crate) sums: CachePadded<SegmentSums>,
@@ -524,22 +524,22 @@ impl Segments {
         1 << self.unit_power
     }
 
-    /// So many bytes in units, rounded up.
+    /// Converts bytes to units, rounded up.
     pub(crate) fn units_of(&self, bytes: usize) -> u32 {
         bytes.div_ceil(self.unit_bytes()) as u32
     }
 
-    /// So many bytes, rounded up to units.
+    /// Rounds bytes up to units.
     pub(crate) fn whole_units(&self, bytes: usize) -> usize {
         bytes.next_multiple_of(self.unit_bytes())
     }
 
-    /// What memory of runs, so many bytes in whole units, is charged: each unit may have metadata.
+    /// The charge for memory of runs, in whole units: each unit may have metadata.
     pub(crate) fn charge_of_run(&self, memory_bytes: u64) -> u64 {
         memory_bytes + (memory_bytes >> self.unit_power) * size_of::<Segment>() as u64
     }
 
-    /// So many units in bytes.
+    /// Converts units to bytes.
     pub(crate) fn bytes_of(&self, units: u32) -> u64 {
         u64::from(units) << self.unit_power
     }

@@ -11,7 +11,7 @@ use crate::log::segment::LARGE;
 pub(crate) struct SegmentSums {
     /// By place in `Stats::queues`.
     places: Mutex<[Place; 3]>,
-    /// How many segments were ever in use: higher ids need not be scanned.
+    /// Segments that were ever in use: higher ids need not be scanned.
     segments_end: AtomicU32,
     /// Runs that are in use.
     runs: AtomicU32,

@@ -19,7 +19,7 @@ use crate::log::runs::Run;
 use crate::log::segment::OpenSegment;
 use crate::request::Expiry;
 
-/// How much of a large value should have arrived before [`Guard::reserve`]: less is better kept elsewhere.
+/// Bytes of a large value that should have arrived before [`Guard::reserve`]: fewer are better kept elsewhere.
 pub const UPLOAD_BYTES_MIN: usize = 4 << 10;
 /// An upload takes so much memory at first, ...
 const FIRST_STEP_BYTES: usize = 64 << 10;

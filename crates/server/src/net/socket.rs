@@ -554,7 +554,7 @@ pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 /// The same where the client has just sent a large value, and may send another: little more than what has to arrive
 /// before the rest is received where it will lie.
 const LARGE_HEAD_BYTES: usize = UPLOAD_BYTES_MIN + (1 << 10);
-/// What is received behind the end of a large value.
+/// Bytes that are received behind the end of a large value.
 const TAIL_BYTES: usize = 4 << 10;
 /// Free space in the scratch buffer for the last connection of a round.
 pub(crate) const ROOM_BYTES_MIN: usize = SCRATCH_BYTES / 2;
