@@ -4,8 +4,8 @@
 //! of the log proper, with memory from its start. Runs never move. Freed memory of runs stays *committed*: it keeps its
 //! pages, and their charge on the budget, and is joined and cut for the next large items as it is, because fresh pages
 //! cost several times what writing to them costs. Where it is in pieces too short for an item, another one is evicted,
-//! until [`Arena::slack_bytes`] lie idle; then a long piece grows into the address space behind it, and the shortest ones
-//! are given back to the system for the fresh pages.
+//! until [`Arena::slack_bytes`] lie idle; then a long piece grows into the address space behind it, and the shortest
+//! ones are given back to the system for the fresh pages.
 //!
 //! Unsafe code lives here because memory is taken from its items. The invariant: a [`Run`] cannot be copied, so its
 //! holder alone has its memory; it is made of free address space, or of what nobody can see any more.
@@ -119,7 +119,7 @@ impl Runs {
         Some(id)
     }
 
-    /// One of `units`, of which the first `committed_min` or more have memory: as many as can be. Returns also how many.
+    /// One of `units`, and how many of them have memory: those at its start, at least `committed_min`.
     fn take_growing(&self, units: u32, committed_min: u32) -> Option<(SegmentId, u32)> {
         let mut free = self.free();
         let Free { committed, reserved, used } = &mut *free;
