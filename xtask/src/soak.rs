@@ -6,9 +6,11 @@ mod dialogue;
 mod draw;
 mod flushes;
 mod judge;
+mod limit;
 mod model;
 mod quota;
 mod round;
+mod sizes;
 mod wire;
 
 use std::fs;
@@ -30,7 +32,10 @@ use lexopt::prelude::*;
 use backups::{Backups, Compared};
 use client::{Client, Shared, Tally};
 use flushes::Flushes;
+use limit::Limit;
 use round::Rounds;
+use sizes::Sizes;
+use wire::Wire;
 
 const HELP: &str = "\
 Runs a server under mixed load with values that can be checked, and fails at the first wrong reply.
@@ -50,14 +55,17 @@ usage: cargo xtask soak [options]
                    another larderd, and compared: all that was acknowledged before and not changed meanwhile is there
                    with value, flags, time and CAS value, and nothing that was gone. From 300 s on there must have been
                    four times as much data as memory
+  --large          values of 100 B to 8 MB, small ones, then large ones, and back within a minute, at -I 8m and -m 256;
+                   every 7 s cache_memlimit lowers -m to a quarter, or raises it again
   --memcached      the server is memcached 1.6.18: leave out what it lacks, and report its memory without judging it
 
 Every client has keys of its own, on which it knows the last value written: a read must give that or a miss, never an older,
 torn or foreign value; what was deleted, flushed or missing once, or is past its time by more than a second, must be a miss;
 counters are exact. Keys that all clients write must hold what one of them wrote, and not go back. All classic and meta
 commands are mixed, with and without replies; flushes are immediate or delayed. Resident memory must stay within
-    -m + 5 % + clients x 256 KiB (connection buffers) + 8 MiB (program, libraries, stacks);
-    with a store 32 MiB more (changes on their way to it, its index, and what it reads).";
+    -m + 5 % + clients x 256 KiB (connection buffers) + 9 MiB (program, libraries, stacks);
+    with a store 32 MiB more (changes on their way to it, its index, and what it reads);
+    with --large, -m is the highest that was in force within 5 s.";
 
 /// Soaks. Errors: the first wrong reply with the dialogue around it, too much memory, or a run in which nothing was
 /// evicted or expired and which therefore shows little.
@@ -75,6 +83,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let (namespaces, token, directory) =
         (folder.arg(NAMESPACES_FILE), folder.arg("token"), folder.arg(backups::DIRECTORY));
     let mut args = vec!["-m", &memory_mib, "-t", &threads];
+    if options.is_large {
+        args.extend(["-I", "8m"]);
+    }
     if options.keeps {
         args.extend(["-u", "root", "--store", &store, "--store-segment-kib", SEGMENT_KIB]);
         args.extend(["--namespaces", &namespaces, "--backup-dir", &directory]);
@@ -97,6 +108,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         tally: Tally::default(),
         flushes: Mutex::new(Flushes::default()),
         rounds: Rounds::default(),
+        sizes: if options.is_large { Sizes::Shifting(options.time.min(SIZES_CYCLE)) } else { Sizes::Mixed },
         is_memcached: options.is_memcached,
         keeps: options.keeps,
     };
@@ -209,6 +221,7 @@ struct Options {
     seed: u64,
     is_memcached: bool,
     keeps: bool,
+    is_large: bool,
 }
 
 impl Options {
@@ -223,6 +236,7 @@ impl Options {
             seed: fastrand::u64(..),
             is_memcached: false,
             keeps: false,
+            is_large: false,
         };
         let mut parser = lexopt::Parser::from_args(args);
         while let Some(arg) = parser.next()? {
@@ -238,16 +252,21 @@ impl Options {
                     "store" => (options.keeps, options.memory_mib, options.clients) = (true, 24, 6),
                     place => return Err(format!("--keep {place}: cache or store").into()),
                 },
+                Long("large") => (options.is_large, options.memory_mib) = (true, 256),
                 Long("memcached") => options.is_memcached = true,
                 Long("help") => return Ok(None),
                 _ => return Err(arg.unexpected().into()),
             }
         }
+        if options.is_large && options.keeps {
+            return Err("--large: not with a store".into());
+        }
         Ok(Some(options))
     }
 
-    fn resident_bytes_max(&self) -> u64 {
-        let budget = self.memory_mib << 20;
+    /// With so much memory.
+    fn resident_bytes_max(&self, memory_mib: u64) -> u64 {
+        let budget = memory_mib << 20;
         let store_bytes = if self.keeps { STORE_BYTES } else { 0 };
         budget + budget / 20 + self.clients as u64 * CONNECTION_BYTES + PROGRAM_BYTES + store_bytes
     }
@@ -258,15 +277,20 @@ fn watch(options: &Options, server: &Server, shared: &Shared, is_idle: impl Fn()
     let start = Instant::now();
     let (mut resident_bytes_peak, mut live_bytes_peak) = (0, 0);
     let mut next_report = PROGRESS_INTERVAL;
+    let wire = options.is_large.then(|| Wire::connect(server.address())).transpose()?;
+    let mut limit = Limit::new(options.memory_mib, wire);
     while !shared.stop.load(Ordering::Relaxed) && (start.elapsed() < options.time || !is_idle()) {
         thread::sleep(SAMPLE_INTERVAL);
-        let resident_bytes = server.resident_bytes()?;
+        limit.go_on()?;
+        let bytes_max = |mib| options.resident_bytes_max(mib);
+        let (resident_bytes, resident_bytes_max) = (server.resident_bytes()?, bytes_max(limit.lately_mib()));
         resident_bytes_peak = resident_bytes_peak.max(resident_bytes);
-        if resident_bytes > options.resident_bytes_max() && !options.is_memcached {
+        limit.note_resident(resident_bytes, bytes_max);
+        if resident_bytes > resident_bytes_max && !options.is_memcached {
             return Err(format!(
                 "resident memory is {} KiB, the limit {} KiB",
                 resident_bytes >> 10,
-                options.resident_bytes_max() >> 10
+                resident_bytes_max >> 10
             )
             .into());
         }
@@ -284,9 +308,10 @@ fn watch(options: &Options, server: &Server, shared: &Shared, is_idle: impl Fn()
 
     let evictions = report(start, server, shared, server.resident_bytes()?)?;
     println!(
-        "soak: no wrong reply; resident memory at most {} KiB (limit {} KiB)",
+        "soak: no wrong reply; resident memory at most {} KiB (limit {} KiB){}",
         resident_bytes_peak >> 10,
-        options.resident_bytes_max() >> 10
+        options.resident_bytes_max(options.memory_mib) >> 10,
+        limit.report()
     );
     if options.keeps {
         let times = live_bytes_peak as f64 / (options.memory_mib << 20) as f64;
@@ -353,6 +378,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 /// A soak of so long has to have had much data.
 const FULL_TIME: Duration = Duration::from_secs(300);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// With `--large`, values become larger and smaller again in this time.
+const SIZES_CYCLE: Duration = Duration::from_secs(60);
 /// What a connection may hold: the unread rest of a request, and replies that wait for the client.
 const CONNECTION_BYTES: u64 = 256 * 1024;
 /// The program's text (6 MiB), its libraries (2), and the stacks of its threads.

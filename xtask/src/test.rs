@@ -144,6 +144,9 @@ impl Steps {
         self.run("sites that replicate: faults, deaths, and what every key has then", sites::short);
         self.run("PHP sessions at two sites, of which one dies", || sessions::run(&[]));
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
+        self.run("a short soak of large values", || {
+            soak::run(&["--large", "--secs", &SOAK_SECS.to_string()].map(str::to_owned))
+        });
         self.run("a short soak of a store", || {
             soak::run(&["--keep", "store", "--secs", &SOAK_SECS.to_string()].map(str::to_owned))
         });

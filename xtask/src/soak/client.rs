@@ -16,8 +16,9 @@ use larder_conformance::Result;
 
 use super::dialogue::{Dialogue, Told};
 use super::flushes::Flushes;
-use super::model::{self, Entry, Held, Life, VALUE_BYTES_MAX};
+use super::model::{self, Entry, Held, Life};
 use super::round::{Part, Rounds};
+use super::sizes::Sizes;
 use super::wire::Wire;
 
 /// What all clients of a soak share.
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) tally: Tally,
     pub(crate) flushes: Mutex<Flushes>,
     pub(crate) rounds: Rounds,
+    pub(crate) sizes: Sizes,
     /// The server is memcached 1.6.18, which lacks the meta flags E and x, and in which a longer delayed flush_all
     /// brings back what an earlier one took, until it is due itself.
     pub(crate) is_memcached: bool,
@@ -57,7 +59,7 @@ pub(crate) struct Client<'s> {
     pub(super) id: usize,
     pub(super) random: fastrand::Rng,
     pub(super) wire: Wire,
-    start: Instant,
+    pub(super) start: Instant,
     /// When the batch that is being judged was sent: its requests were executed since, and a reply may have been held
     /// until a change was on disk.
     pub(super) sent: Instant,
@@ -290,7 +292,7 @@ impl<'s> Client<'s> {
                 let mut dying = Wire::connect(self.shared.address)?;
                 let key = self.random.usize(0..self.entries.len());
                 let key = self.name(key);
-                let value_bytes = self.random.usize(2..VALUE_BYTES_MAX);
+                let value_bytes = self.random.usize(2..self.shared.sizes.bytes_max());
                 let value = model::content(&key, u32::MAX, value_bytes);
                 let mut request = format!("set {key} 0 0 {value_bytes}\r\n").into_bytes();
                 request.extend_from_slice(&value[..self.random.usize(1..value_bytes)]);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::client::{
     Client, Count, How, Invalidate, NUMBERS, SHARED, Silence, Step, Stub, VALUES, count, shared_name,
 };
-use super::model::{self, Held, Life, VALUE_BYTES_MAX};
+use super::model::{self, Held, Life};
 
 impl Client<'_> {
     /// Appends a random request. `None`: its key is in this batch already, or it would meet another client's flush.
@@ -25,7 +25,7 @@ impl Client<'_> {
             }
             _ => {}
         }
-        let key = self.take(NUMBERS..NUMBERS + VALUES, taken)?;
+        let key = self.take(self.value_keys(), taken)?;
         Some(match self.random.u8(0..100) {
             0..15 => self.draw_get(request, key, taken),
             15..35 => self.draw_meta_get(request, key),
@@ -38,6 +38,15 @@ impl Client<'_> {
             90..94 => self.draw_invalidate(request, key),
             _ => self.draw_touch(request, key),
         })
+    }
+
+    fn draw_value_bytes(&mut self) -> usize {
+        self.shared.sizes.draw(&mut self.random, self.start.elapsed())
+    }
+
+    /// The keys of values that are in use now.
+    fn value_keys(&self) -> std::ops::Range<usize> {
+        NUMBERS..NUMBERS + self.shared.sizes.keys(self.start.elapsed(), VALUES)
     }
 
     /// A key of the range that this batch has not used yet, settled.
@@ -61,7 +70,7 @@ impl Client<'_> {
     fn draw_get(&mut self, request: &mut Vec<u8>, key: usize, taken: &mut HashSet<usize>) -> Step {
         let mut keys = vec![key];
         while self.random.u8(0..4) > 0 && keys.len() < 8 {
-            keys.extend(self.take(NUMBERS..NUMBERS + VALUES, taken));
+            keys.extend(self.take(self.value_keys(), taken));
         }
         let with_cas = self.random.bool();
         let touch = (self.random.u8(0..4) == 0).then(|| Life::draw(&mut self.random));
@@ -114,20 +123,21 @@ impl Client<'_> {
         let held_bytes = held.map(|held| held.value.len());
         let cas = held.and_then(|held| held.cas);
         let meta = self.random.bool();
-        let mut value_bytes = model::draw_value_bytes(&mut self.random);
+        let mut value_bytes = self.draw_value_bytes();
+        let pieced_bytes_max = self.shared.sizes.pieced_bytes_max();
         let how = match (self.random.u8(0..20), cas) {
             (0..8, _) => How::Set,
             (8..11, _) => How::Add,
             (11..14, _) => How::Replace,
-            (14..16, _) if held_bytes.unwrap_or(0) <= PIECED_BYTES_MAX => How::Append,
-            (16..17, _) if held_bytes.unwrap_or(0) <= PIECED_BYTES_MAX => How::Prepend,
+            (14..16, _) if held_bytes.unwrap_or(0) <= pieced_bytes_max => How::Append,
+            (16..17, _) if held_bytes.unwrap_or(0) <= pieced_bytes_max => How::Prepend,
             (17.., Some(_)) if self.random.u8(0..4) == 0 => How::CasWrong,
             (17.., Some(_)) => How::CasRight,
             _ => How::Set,
         };
         let is_piece = matches!(how, How::Append | How::Prepend);
         if is_piece {
-            value_bytes = value_bytes.min(PIECED_BYTES_MAX);
+            value_bytes = value_bytes.min(pieced_bytes_max);
         }
         // A silent refusal would leave open which value the key has. These cannot be refused unseen, or if they are,
         // for want of memory, then there is no value.
@@ -291,9 +301,9 @@ impl Client<'_> {
             push(request, &format!("{command} {name}{flags}\r\n"));
             return Some(Step::SharedGet { key, meta });
         }
+        let value_bytes = self.draw_value_bytes().min(self.shared.sizes.bytes_max() - 64);
         let version = self.shared_versions.entry(key).or_default();
         *version += 1;
-        let value_bytes = model::draw_value_bytes(&mut self.random).min(VALUE_BYTES_MAX - 64);
         let value = model::shared_content(&name, self.id, *version, value_bytes);
         if meta {
             push(request, &format!("ms {name} {} T10\r\n", value.len()));
@@ -340,5 +350,3 @@ fn push(request: &mut Vec<u8>, text: &str) {
 
 /// memcached keeps larger values in chunks, which may run out while it reads; the old value then stays.
 const UNCHUNKED_BYTES_MAX: usize = 480 * 1024;
-/// Values grow by appending up to twice this.
-const PIECED_BYTES_MAX: usize = 32 * 1024;

@@ -169,17 +169,5 @@ pub(crate) fn shared_origin(key: &str, value: &[u8]) -> Option<(usize, u32)> {
     (value == shared_content(key, writer, version, value_bytes)).then_some((writer, version))
 }
 
-/// Sizes as caches see them: many small, few large, up to 1 MiB less what an item needs besides its value.
-pub(crate) fn draw_value_bytes(random: &mut fastrand::Rng) -> usize {
-    let (from, to): (f64, f64) = match random.u16(0..1000) {
-        0..900 => (1.0, 4096.0),
-        900..990 => (4096.0, 65_536.0),
-        _ => (65_536.0, VALUE_BYTES_MAX as f64),
-    };
-    (from * (to / from).powf(random.f64())) as usize
-}
-
-/// The largest value that a server with `-I 1m` must take.
-pub(crate) const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
 /// So much before its time an item may be gone: the clock of the server ticks in whole seconds.
 const EARLY_SECS: u64 = 3;
