@@ -65,7 +65,8 @@ counters are exact. Keys that all clients write must hold what one of them wrote
 commands are mixed, with and without replies; flushes are immediate or delayed. Resident memory must stay within
     -m + 5 % + clients x 256 KiB (connection buffers) + 9 MiB (program, libraries, stacks);
     with a store 32 MiB more (changes on their way to it, its index, and what it reads);
-    with --large, -m is the highest that was in force within 5 s, and the 5 % are of the highest ever, whose tables stay.";
+    with --large, -m is the highest one until a lowered one is kept, a minute at most, and the 5 % are of the highest one,
+    whose tables stay.";
 
 /// Soaks. Errors: the first wrong reply with the dialogue around it, too much memory, or a run in which nothing was
 /// evicted or expired and which therefore shows little.
@@ -284,9 +285,9 @@ fn watch(options: &Options, server: &Server, shared: &Shared, is_idle: impl Fn()
         thread::sleep(SAMPLE_INTERVAL);
         limit.go_on()?;
         let bytes_max = |mib| options.resident_bytes_max(mib);
-        let (resident_bytes, resident_bytes_max) = (server.resident_bytes()?, bytes_max(limit.lately_mib()));
+        let resident_bytes = server.resident_bytes()?;
         resident_bytes_peak = resident_bytes_peak.max(resident_bytes);
-        limit.note_resident(resident_bytes, bytes_max);
+        let resident_bytes_max = bytes_max(limit.judging_mib(resident_bytes, bytes_max)?);
         if resident_bytes > resident_bytes_max && !options.is_memcached {
             return Err(format!(
                 "resident memory is {} KiB, the limit {} KiB",

@@ -13,9 +13,11 @@ pub(crate) struct Limit {
     full_mib: u64,
     mib: u64,
     changed: Instant,
+    /// Resident memory has been within its bound since then.
+    is_kept: bool,
     lowered: u32,
-    /// How long resident memory was above what a lowered limit allows, at most.
-    exceeded_max: Duration,
+    /// How long it took until then, at most.
+    kept_after_max: Duration,
 }
 
 impl Limit {
@@ -25,34 +27,37 @@ impl Limit {
             full_mib,
             mib: full_mib,
             changed: Instant::now(),
+            is_kept: true,
             lowered: 0,
-            exceeded_max: Duration::ZERO,
+            kept_after_max: Duration::ZERO,
         }
     }
 
     /// Lowers or raises it, if that is due.
     pub(crate) fn go_on(&mut self) -> Result<()> {
-        let Some(wire) = self.wire.as_mut().filter(|_| self.changed.elapsed() >= INTERVAL) else {
-            return Ok(());
-        };
-        self.mib = if self.mib == self.full_mib { self.full_mib / LOWERED_PART } else { self.full_mib };
-        self.lowered += u32::from(self.mib < self.full_mib);
+        let is_due = self.is_kept && self.changed.elapsed() >= INTERVAL;
+        let Some(wire) = self.wire.as_mut().filter(|_| is_due) else { return Ok(()) };
+        self.is_kept = self.mib < self.full_mib;
+        self.mib = if self.is_kept { self.full_mib } else { self.full_mib / LOWERED_PART };
         wire.send(format!("cache_memlimit {}\r\n", self.mib).as_bytes())?;
         let line = wire.line()?;
         self.changed = Instant::now();
         if line == "OK" { Ok(()) } else { Err(format!("cache_memlimit was answered {line:?}").into()) }
     }
 
-    /// The highest limit that was in force within [`LATELY`].
-    pub(crate) fn lately_mib(&self) -> u64 {
-        if self.changed.elapsed() < LATELY { self.full_mib } else { self.mib }
-    }
-
-    /// Resident memory was so much, and `bytes_max` says how much it may be.
-    pub(crate) fn note_resident(&mut self, bytes: u64, bytes_max: impl Fn(u64) -> u64) {
-        if self.mib < self.full_mib && bytes > bytes_max(self.mib) {
-            self.exceeded_max = self.exceeded_max.max(self.changed.elapsed());
+    /// Resident memory is so much. Returns the limit by which it is judged: the full one until a lowered one is kept,
+    /// which may take a minute. `bytes_max`: how much it may be under a limit.
+    pub(crate) fn judging_mib(&mut self, resident_bytes: u64, bytes_max: impl Fn(u64) -> u64) -> Result<u64> {
+        let elapsed = self.changed.elapsed();
+        if !self.is_kept && resident_bytes <= bytes_max(self.mib) {
+            self.is_kept = true;
+            self.lowered += 1;
+            self.kept_after_max = self.kept_after_max.max(elapsed);
         }
+        if !self.is_kept && elapsed > KEPT_WITHIN {
+            return Err(format!("a limit of {} MiB is not kept after {elapsed:?}", self.mib).into());
+        }
+        Ok(if self.is_kept { self.mib } else { self.full_mib })
     }
 
     /// What came of it. Empty: it stayed.
@@ -60,16 +65,13 @@ impl Limit {
         if self.wire.is_none() {
             return String::new();
         }
-        format!(
-            "; -m lowered to a quarter {} times, and resident memory within its bound after at most {:.1} s",
-            self.lowered,
-            self.exceeded_max.as_secs_f64()
-        )
+        let (lowered, secs) = (self.lowered, self.kept_after_max.as_secs_f64());
+        format!("; -m lowered to a quarter {lowered} times, and kept after {secs:.1} s at most")
     }
 }
 
-/// A lowered limit must be kept by then.
-const LATELY: Duration = Duration::from_secs(5);
-/// How long a limit is in force.
+/// How long a limit is in force, or until it is kept.
 const INTERVAL: Duration = Duration::from_secs(7);
 const LOWERED_PART: u64 = 4;
+/// Long: the machine may be busy.
+const KEPT_WITHIN: Duration = Duration::from_secs(60);
