@@ -209,7 +209,8 @@ impl Arena {
     /// An item that asks for less retains no more than this of the committed memory that its run has, so that a client
     /// that announces a large value and sends nothing holds no more.
     fn retained_bytes_max(&self) -> u64 {
-        (self.budget.limit_bytes() / RETAINED_PART).max(RETAINED_BYTES_MIN)
+        let bytes = (self.budget.limit_bytes() / RETAINED_PART).max(RETAINED_BYTES_MIN);
+        self.segments.whole_units(bytes as usize) as u64
     }
 
     /// Free memory that may lie idle in pieces, none of which is long enough for an item of `item_bytes`, before it is
@@ -452,10 +453,10 @@ mod tests {
 
     const UNIT_BYTES: usize = PAGE_BYTES;
 
-    fn arena() -> Arena {
+    fn arena(memory_bytes: u64) -> Arena {
         Arena::new(&ArenaConfig {
-            memory_bytes: 64 * UNIT_BYTES as u64,
-            geometry: Geometry { segment_bytes: 4 * UNIT_BYTES, segments: 8, run_segments: 8 },
+            memory_bytes,
+            geometry: Geometry { segment_bytes: 4 * UNIT_BYTES, segments: 8, run_segments: 256 },
             handles_max: 1,
             superblock: None,
         })
@@ -469,7 +470,7 @@ mod tests {
 
     #[test]
     fn free_memory_that_is_too_short_grows() {
-        let arena = arena();
+        let arena = arena(64 * UNIT_BYTES as u64);
         let (first, second, third) = (take(&arena, 3, 3), take(&arena, 5, 5), take(&arena, 4, 4));
         let used_bytes = arena.budget.used_bytes();
         let id = third.id();
@@ -490,5 +491,22 @@ mod tests {
         assert_eq!((other.memory_bytes, arena.committed_bytes()), (UNIT_BYTES as u64, 3 * UNIT_BYTES as u64));
         free(grown);
         free(other);
+    }
+
+    #[test]
+    fn what_is_retained_is_whole_units_whatever_the_limit() {
+        let arena = arena(300_000_001);
+        let whole = take(&arena, 700, 700);
+        let _ = arena.begin_run(&whole);
+        arena.free_run(whole);
+        let announced = take(&arena, 700, 1);
+        let retained_bytes = announced.memory_bytes as usize;
+        assert!(
+            retained_bytes.is_multiple_of(UNIT_BYTES) && retained_bytes < 700 * UNIT_BYTES,
+            "{retained_bytes}"
+        );
+        let _ = arena.begin_run(&announced);
+        arena.free_run(announced);
+        assert_eq!(arena.committed_bytes(), retained_bytes as u64);
     }
 }
