@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,8 +28,8 @@ use crate::request::Now;
 
 /// See [`Arena::retained_bytes_max`]: this part of the limit, ...
 const RETAINED_PART: u64 = 128;
-/// ... but no less than this.
-const RETAINED_BYTES_MIN: u64 = 1 << 20;
+/// ... within these bounds.
+const RETAINED_BYTES: RangeInclusive<u64> = 1 << 20..=2 << 20;
 /// See [`Arena::slack_bytes`]: this part of the limit, or two items, ...
 const SLACK_PART: u64 = 32;
 /// ... but no more than this.
@@ -209,7 +210,8 @@ impl Arena {
     /// An item that asks for less retains no more than this of the committed memory that its run has, so that a client
     /// that announces a large value and sends nothing holds no more.
     fn retained_bytes_max(&self) -> u64 {
-        let bytes = (self.budget.limit_bytes() / RETAINED_PART).max(RETAINED_BYTES_MIN);
+        let part_bytes = self.budget.limit_bytes() / RETAINED_PART;
+        let bytes = part_bytes.clamp(*RETAINED_BYTES.start(), *RETAINED_BYTES.end());
         self.segments.whole_units(bytes as usize) as u64
     }
 
@@ -495,7 +497,7 @@ mod tests {
 
     #[test]
     fn what_is_retained_is_whole_units_whatever_the_limit() {
-        let arena = arena(300_000_001);
+        let arena = arena(200_000_001);
         let whole = take(&arena, 700, 700);
         let _ = arena.begin_run(&whole);
         arena.free_run(whole);
