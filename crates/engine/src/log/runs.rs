@@ -4,15 +4,13 @@
 //! of the log proper, with memory from its start. Runs never move. Freed memory of runs stays *committed*: it keeps its
 //! pages, and their charge on the budget, and is joined and cut for the next large items as it is, because fresh pages
 //! cost several times what writing to them costs. Where it is in pieces too short for an item, another one is evicted,
-//! until [`Arena::slack_bytes`] lie idle; then a long piece grows into the address space behind it, and the shortest
-//! ones are given back to the system for the fresh pages.
+//! until [`Arena::slack_bytes`] lie idle; then the shortest pieces are given back to the system for fresh pages.
 //!
 //! Unsafe code lives here because memory is taken from its items. The invariant: a [`Run`] cannot be copied, so its
 //! holder alone has its memory; it is made of free address space, or of what nobody can see any more.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,18 +24,15 @@ use crate::log::segment::{FREE, OpenSegment, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Now;
 
-/// See [`Arena::retained_bytes_max`]: this part of the limit, ...
-const RETAINED_PART: u64 = 128;
-/// ... within these bounds.
-const RETAINED_BYTES: RangeInclusive<u64> = 1 << 20..=2 << 20;
+/// An item that asks for less retains no more than this of the committed memory that its run has, so that a client that
+/// announces a large value and sends nothing holds no more.
+const RETAINED_BYTES_MAX: u64 = 1 << 20;
 /// See [`Arena::slack_bytes`]: this part of the limit, or two items, ...
 const SLACK_PART: u64 = 32;
 /// ... but no more than this.
 const SLACK_PART_MIN: u64 = 8;
 /// Runs of an item's size that are evicted ahead.
 const RUNS_AHEAD: u64 = 2;
-/// The pieces of free memory, longest first, that are looked at for one that can grow.
-const GROWTH_LOOKS: usize = 8;
 
 /// A run with a single owner, which is not found.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,26 +115,6 @@ impl Runs {
         Some(id)
     }
 
-    /// One of `units`, and how many of them have memory: those at its start, at least `committed_min`.
-    fn take_growing(&self, units: u32, committed_min: u32) -> Option<(SegmentId, u32)> {
-        let mut free = self.free();
-        let Free { committed, reserved, used } = &mut *free;
-        let can_grow =
-            |&(id, length): &(SegmentId, u32)| reserved.length_from(id + length) >= units - length.min(units);
-        let (id, length) = committed.longest_first().take(GROWTH_LOOKS).find(can_grow)?;
-        let length = length.min(units);
-        if length < committed_min {
-            return None;
-        }
-        committed.take_from(id, length);
-        if units > length {
-            reserved.take_from(id + length, units - length);
-        }
-        used.insert(id);
-        self.note_committed(&free);
-        Some((id, length))
-    }
-
     /// One without memory.
     fn take_reserved(&self, units: u32) -> Option<SegmentId> {
         let mut free = self.free();
@@ -207,14 +182,6 @@ impl Arena {
         self.runs.committed_units.load(Relaxed) * self.segments.unit_bytes() as u64
     }
 
-    /// An item that asks for less retains no more than this of the committed memory that its run has, so that a client
-    /// that announces a large value and sends nothing holds no more.
-    fn retained_bytes_max(&self) -> u64 {
-        let part_bytes = self.budget.limit_bytes() / RETAINED_PART;
-        let bytes = part_bytes.clamp(*RETAINED_BYTES.start(), *RETAINED_BYTES.end());
-        self.segments.whole_units(bytes as usize) as u64
-    }
-
     /// Free memory that may lie idle in pieces, none of which is long enough for an item of `item_bytes`, before it is
     /// given back to the system for fresh pages. Until then other large items are evicted: mostly their memory lies
     /// beside that of the last one.
@@ -234,37 +201,25 @@ impl Arena {
         let units = self.segments.units_of(item_bytes);
         let whole_bytes = self.segments.bytes_of(units);
         let bytes = (self.segments.whole_units(bytes) as u64).min(whole_bytes);
-        let retained_bytes = whole_bytes.min(self.retained_bytes_max().max(bytes));
+        let memory_bytes = whole_bytes.min(RETAINED_BYTES_MAX.max(bytes));
         self.drain_limbo();
-        let committed = self.runs.take_committed(units).map(|id| (id, units));
+        if let Some(id) = self.runs.take_committed(units) {
+            if whole_bytes > memory_bytes {
+                let end = self.segments.start(id) + memory_bytes as usize;
+                // SAFETY: the run is ours alone.
+                unsafe { self.region.decommit(end, (whole_bytes - memory_bytes) as usize) };
+                self.give_run_bytes(whole_bytes - memory_bytes);
+            }
+            return Ok(Run { id, units, memory_bytes, item_bytes });
+        }
         // Not only the first step: memory that runs out as the value arrives would be that of another free run.
-        if committed.is_none()
-            && self.unused_bytes() < retained_bytes
+        if self.unused_bytes() < memory_bytes
             && slack_bytes > 0
-            && self.idle_bytes() < slack_bytes + retained_bytes
+            && self.idle_bytes() < slack_bytes + memory_bytes
         {
             return Err(AllocError::Memory);
         }
-        let grown = || self.runs.take_growing(units, self.segments.units_of(bytes as usize));
-        let Some((id, committed_units)) = committed.or_else(grown) else {
-            return self.take_reserved_run(item_bytes, bytes);
-        };
-        let mut memory_bytes = self.segments.bytes_of(committed_units);
-        if let Some(excess_bytes @ 1..) = memory_bytes.checked_sub(retained_bytes) {
-            let end = self.segments.start(id) + retained_bytes as usize;
-            // SAFETY: the run is ours alone.
-            unsafe { self.region.decommit(end, excess_bytes as usize) };
-            self.give_run_bytes(excess_bytes);
-            memory_bytes = retained_bytes;
-        }
-        let mut run = Run { id, units, memory_bytes, item_bytes };
-        // At once, so that the value is received in one piece.
-        if let Some(missing_bytes @ 1..) = retained_bytes.checked_sub(memory_bytes)
-            && self.extend_run(&run, memory_bytes, missing_bytes)
-        {
-            run.memory_bytes = retained_bytes;
-        }
-        Ok(run)
+        self.take_reserved_run(item_bytes, bytes)
     }
 
     /// Memory that a run gets without evicting anything.
@@ -280,7 +235,7 @@ impl Arena {
         let units = self.segments.units_of(item_bytes);
         let bytes = self.segments.bytes_of(units);
         let limbo_bytes = self.limbo_bytes();
-        bytes <= self.retained_bytes_max()
+        bytes <= RETAINED_BYTES_MAX
             && self.unused_bytes() < RUNS_AHEAD * bytes
             && limbo_bytes < RUNS_AHEAD * bytes
             && self.runs.longest_units.load(Relaxed) < RUNS_AHEAD as u32 * units
@@ -444,71 +399,5 @@ impl Arena {
         self.give_run_bytes(bytes);
         self.runs.put_reserved(start, units);
         true
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::log::arena::ArenaConfig;
-    use crate::log::superblock::Geometry;
-
-    const UNIT_BYTES: usize = PAGE_BYTES;
-
-    fn arena(memory_bytes: u64) -> Arena {
-        Arena::new(&ArenaConfig {
-            memory_bytes,
-            geometry: Geometry { segment_bytes: 4 * UNIT_BYTES, segments: 8, run_segments: 256 },
-            handles_max: 1,
-            superblock: None,
-        })
-        .expect("address space")
-    }
-
-    /// A run of `units`, with memory for its first `first` or more.
-    fn take(arena: &Arena, units: usize, first: usize) -> Run {
-        arena.take_run(units * UNIT_BYTES, first * UNIT_BYTES, 0).expect("memory")
-    }
-
-    #[test]
-    fn free_memory_that_is_too_short_grows() {
-        let arena = arena(64 * UNIT_BYTES as u64);
-        let (first, second, third) = (take(&arena, 3, 3), take(&arena, 5, 5), take(&arena, 4, 4));
-        let used_bytes = arena.budget.used_bytes();
-        let id = third.id();
-        let free = |run| {
-            let _ = arena.begin_run(&run);
-            arena.free_run(run);
-        };
-        free(second);
-        free(third);
-        // Nine units are free in one piece; twelve are wanted.
-        let grown = take(&arena, 12, 1);
-        assert_eq!((grown.id() + 5, grown.memory_bytes), (id, 12 * UNIT_BYTES as u64));
-        let added_bytes = arena.segments.charge_of_run(3 * UNIT_BYTES as u64);
-        assert_eq!((arena.committed_bytes(), arena.budget.used_bytes()), (0, used_bytes + added_bytes));
-        // One that cannot grow, because another run lies behind it, stays as it is.
-        free(first);
-        let other = take(&arena, 4, 1);
-        assert_eq!((other.memory_bytes, arena.committed_bytes()), (UNIT_BYTES as u64, 3 * UNIT_BYTES as u64));
-        free(grown);
-        free(other);
-    }
-
-    #[test]
-    fn what_is_retained_is_whole_units_whatever_the_limit() {
-        let arena = arena(200_000_001);
-        let whole = take(&arena, 700, 700);
-        let _ = arena.begin_run(&whole);
-        arena.free_run(whole);
-        let announced = take(&arena, 700, 1);
-        let retained_bytes = announced.memory_bytes as usize;
-        assert!(
-            retained_bytes.is_multiple_of(UNIT_BYTES) && retained_bytes < 700 * UNIT_BYTES,
-            "{retained_bytes}"
-        );
-        let _ = arena.begin_run(&announced);
-        arena.free_run(announced);
-        assert_eq!(arena.committed_bytes(), retained_bytes as u64);
     }
 }
