@@ -80,8 +80,6 @@ struct Turns(Box<[Arc<Mutex<NamespaceTurns>>]>);
 struct NamespaceTurns {
     began: Vec<Began>,
     first: Option<First>,
-    /// When a value last had its turn that gives way to those that are being sent.
-    large_began: Option<Instant>,
 }
 
 /// The look-up that has waited longest for a turn: no later one takes a turn before it.
@@ -137,7 +135,7 @@ impl Turns {
     ) -> Option<Turn> {
         let all = self.0.get(usize::from(number))?;
         let mut turns = lock(all);
-        let NamespaceTurns { began, first, large_began } = &mut *turns;
+        let NamespaceTurns { began, first } = &mut *turns;
         let ago = |then| now.saturating_duration_since(then);
         began.retain(|turn| ago(turn.at) < TURN_MAX);
         first.take_if(|first| since <= first.since || ago(first.asked) > FIRST_MAX);
@@ -150,23 +148,8 @@ impl Turns {
         }
         let turn = Began { at: now, bytes };
         began.push(turn);
-        if is_large(bytes, memory_bytes) {
-            *large_began = Some(now);
-        }
         Some(Turn { all: Arc::clone(all), began: turn })
     }
-
-    /// True if a look-up that began at `since` still gives way to values that are being sent. Where many wait, each
-    /// waits long though no client is slow: patience ends when none of them has had its turn for [`TURN_MAX`].
-    fn are_patient(&self, number: u8, since: Instant, now: Instant) -> bool {
-        let large_began = self.0.get(usize::from(number)).and_then(|all| lock(all).large_began);
-        now.saturating_duration_since(large_began.map_or(since, |began| began.max(since))) < TURN_MAX
-    }
-}
-
-/// True if a value gives way to others that are being sent, since it would push one of them out of the memory.
-fn is_large(value_bytes: u64, memory_bytes: u64) -> bool {
-    value_bytes > memory_bytes / 16
 }
 
 impl Drop for Turn {
@@ -470,14 +453,14 @@ impl FillSink<'_> {
         };
         let value_bytes = u32::try_from(meta.value_bytes).map_err(|_| WriteError::TooLarge)?;
         let memory_bytes = self.handle.engine().memory_limit();
-        let (bytes, began) = (u64::from(value_bytes), Instant::now());
-        if is_large(bytes, memory_bytes)
-            && self.turns.are_patient(self.number, self.waiting.0, began)
-            && self.handle.engine().has_many_readers()
-        {
+        let is_large = u64::from(value_bytes) > memory_bytes / 16;
+        // At first it gives way to values that are being sent.
+        let is_patient = self.waiting.0.elapsed() < GIVES_WAY_MAX;
+        if is_large && is_patient && self.handle.engine().has_many_readers() {
             return Err(WriteError::OutOfMemory);
         }
-        let turn = self.turns.take(self.number, bytes, memory_bytes, self.waiting, began);
+        let turn =
+            self.turns.take(self.number, u64::from(value_bytes), memory_bytes, self.waiting, Instant::now());
         self.turn = Some(turn.ok_or(WriteError::OutOfMemory)?);
         for _ in 0..TRIES_MAX {
             let guard = self.handle.pin(now);
@@ -541,6 +524,9 @@ const PIECE_BYTES: usize = 256 << 10;
 const MEMORY_PAUSE: Duration = Duration::from_millis(2);
 /// After this a client counts as slow, and others do not wait for it any longer.
 const TURN_MAX: Duration = Duration::from_secs(5);
+/// So long a large value gives way to those that are being sent, before it pushes one of them out: longer than
+/// [`TURN_MAX`], since where many wait, each waits long though no client is slow; and less than [`MEMORY_PATIENCE`].
+const GIVES_WAY_MAX: Duration = Duration::from_secs(15);
 /// A look-up that has not asked for a turn for so long was given up.
 const FIRST_MAX: Duration = Duration::from_millis(200);
 /// Longest wait of a value for memory before that is an error.
@@ -575,21 +561,6 @@ mod tests {
         assert!(take(2, 5, true).is_some(), "there is room beside it, and it waited longest");
         drop(large);
         assert!(take(3, 10, true).is_some());
-    }
-
-    /// Each waits longer than a slow client is waited for, because there are many of them.
-    #[test]
-    fn who_waits_behind_others_cuts_off_none_of_them() {
-        let (turns, start) = (Turns::default(), Instant::now());
-        let patience = |secs| turns.are_patient(0, start, start + Duration::from_secs(secs));
-        assert_eq!([4, 5].map(patience), [true, false], "one client is slow");
-        for secs in [4, 8, 12] {
-            let now = start + Duration::from_secs(secs);
-            assert!(turns.take(0, 50, 100, (start, true), now).is_some(), "it ends at once");
-            assert_eq!([4, 5].map(|more| patience(secs + more)), [true, false]);
-        }
-        assert!(turns.take(0, 5, 100, (start, true), start + Duration::from_secs(16)).is_some());
-        assert!(!patience(17), "a small value pushes nothing out");
     }
 
     /// A value for which there was no memory has its turn, whatever comes later.
