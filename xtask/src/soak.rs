@@ -65,8 +65,8 @@ counters are exact. Keys that all clients write must hold what one of them wrote
 commands are mixed, with and without replies; flushes are immediate or delayed. Resident memory must stay within
     -m + 5 % + clients x 256 KiB (connection buffers) + 9 MiB (program, libraries, stacks);
     with a store 32 MiB more (changes on their way to it, its index, and what it reads);
-    with --large, -m is the highest one until a lowered one is kept, a minute at most, and the 5 % are of the highest one,
-    whose tables stay.";
+    with --large, -m is the highest one until a lowered one is kept, a minute at most, and the 5 % are of the
+    highest one, whose tables stay.";
 
 /// Soaks. Errors: the first wrong reply with the dialogue around it, too much memory, or a run in which nothing was
 /// evicted or expired and which therefore shows little.

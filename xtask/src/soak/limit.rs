@@ -8,7 +8,7 @@ use super::wire::Wire;
 
 /// The limit that is in force.
 pub(crate) struct Limit {
-    /// Who changes it. `None`: it stays.
+    /// The connection that changes it. `None`: it stays.
     wire: Option<Wire>,
     full_mib: u64,
     mib: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Limit {
     /// Resident memory has been within its bound since then.
     is_kept: bool,
     lowered: u32,
-    /// How long it took until then, at most.
+    /// The longest time that it took until then.
     kept_after_max: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Limit {
         Ok(if self.is_kept { self.mib } else { self.full_mib })
     }
 
-    /// What came of it. Empty: it stayed.
+    /// A line for the report. Empty: the limit stayed.
     pub(crate) fn report(&self) -> String {
         if self.wire.is_none() {
             return String::new();
@@ -70,7 +70,7 @@ impl Limit {
     }
 }
 
-/// How long a limit is in force, or until it is kept.
+/// Time for which a limit is in force; longer if it is not kept yet.
 const INTERVAL: Duration = Duration::from_secs(7);
 const LOWERED_PART: u64 = 4;
 /// Long: the machine may be busy.

@@ -1,4 +1,4 @@
-//! How long the values of a soak are.
+//! The lengths of a soak's values.
 
 use std::time::Duration;
 
@@ -43,12 +43,12 @@ impl Sizes {
         }
     }
 
-    /// How many of so many keys are used, so long after the start.
+    /// The number of keys that are used, of `keys_max`, so long after the start.
     pub(crate) fn keys(self, elapsed: Duration, keys_max: usize) -> usize {
         (keys_max as f64 / self.growth(elapsed)) as usize
     }
 
-    /// How many times as long as at the start values are.
+    /// The factor by which values are longer than at the start.
     fn growth(self, elapsed: Duration) -> f64 {
         let Self::Shifting(cycle) = self else { return 1.0 };
         let at = elapsed.as_secs_f64() / cycle.as_secs_f64() % 1.0;

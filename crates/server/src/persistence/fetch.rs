@@ -524,7 +524,7 @@ const PIECE_BYTES: usize = 256 << 10;
 const MEMORY_PAUSE: Duration = Duration::from_millis(2);
 /// After this a client counts as slow, and others do not wait for it any longer.
 const TURN_MAX: Duration = Duration::from_secs(5);
-/// So long a large value gives way to those that are being sent, before it pushes one of them out: longer than
+/// A large value gives way to those that are being sent for this time, then pushes one of them out. It is longer than
 /// [`TURN_MAX`], since where many wait, each waits long though no client is slow. Pushing out clients that are slow
 /// takes several turns then, which must end before [`MEMORY_PATIENCE`].
 const GIVES_WAY_MAX: Duration = Duration::from_secs(8);
